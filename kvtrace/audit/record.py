@@ -1,0 +1,276 @@
+"""The Audit record: versioned JSON that alone suffices to render every report.
+
+Everything that a reader sees is here; the renderers choose, order and format, and do no arithmetic.
+Unknown is null. JSON Schema: `kvtrace/audit/audit.schema.json`, generated from these types.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from kvtrace.schema.manifest import FileEntry, Grade, Note, SourceEntry
+
+AUDIT_SCHEMA_VERSION: Final = 1
+Outcome = Literal["pays", "does_not_pay", "pays_only_if", "cannot_tell"]
+Level = Literal["low", "medium", "high"]
+Severity = Literal["info", "warning", "critical"]
+Cell = bool | int | float | str | None
+
+
+class Quantity(msgspec.Struct, kw_only=True):
+    """A number that carries weight: with unit, interval and source.
+
+    `low` and `high` are null where no interval is known; `interval_reason` then says why the value
+    is exact or why no interval can be given.
+    """
+
+    id: str
+    value: float | int | str | None
+    unit: str
+    low: float | int | None = None
+    high: float | int | None = None
+    source: str
+    title: str = ""
+    """Short phrase for people."""
+    kind: Literal["measured", "modelled", "spec", "fitted", "assumed", "given"] = "measured"
+    origin: str = ""
+    """Where a setting came from: flag, environment, config, logs, default."""
+    is_confirmed: bool = True
+    """False for a default that nobody confirmed; highlighted to the end."""
+    interval_reason: str = ""
+
+
+class Table(msgspec.Struct, kw_only=True):
+    """Result of a named query (or replay), as shown."""
+
+    id: str
+    title: str
+    query: str | None
+    """Name in the catalogue, or null where a model made it."""
+    columns: list[str]
+    units: list[str]
+    meanings: list[str]
+    rows: list[list[Cell]]
+    is_modelled: bool = False
+    truncated_from: int | None = None
+    """Rows before truncation, if any were left out."""
+
+
+class Validity(msgspec.Struct, kw_only=True):
+    """One statement about what the data can and cannot carry."""
+
+    code: str
+    severity: Severity
+    message: str
+
+
+class Data(msgspec.Struct, kw_only=True):
+    """Totals of the headline source, evidence, conservation."""
+
+    requests: int
+    requests_by_status: dict[str, int]
+    prompt_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    cached_known_requests: int
+    cache_write_tokens: int | None
+    cached_tiers: dict[str, int | None]
+    block_refs: int | None
+    distinct_blocks: int | None
+    block_size_tokens: int | None
+    samples: int
+    transfers: int
+    rejected: int
+    notes: list[Note]
+    evidence_grade: Grade
+    validity: list[Validity]
+    files: list[FileEntry]
+    sources: list[SourceEntry]
+    span_s: float | None
+    """First to last arrival; null without a clock or with one request."""
+    dataset_digest: str
+
+
+class CurvePoint(msgspec.Struct, kw_only=True):
+    """Hits of one LRU cache of this capacity, idealised (DESIGN.md section 4)."""
+
+    capacity_blocks: int
+    capacity_bytes: float | None
+    hit_ratio_blocks: float | None
+    hit_ratio_tokens: float | None
+
+
+class Reuse(msgspec.Struct, kw_only=True):
+    """Reuse that exists in the trace; null where the data cannot say, with `unknown_reason`."""
+
+    reusable_ratio_blocks: float | None
+    reusable_ratio_tokens: float | None
+    reusable_ratio_requests_mean: float | None
+    reusable_ratio_full_blocks: float | None
+    requests_with_reuse_ratio: float | None
+    reusable_blocks: int | None
+    reusable_tokens: int | None
+    observed_hit_ratio_tokens: float | None
+    """cached_tokens / prompt_tokens where both are known: what the deployed cache did."""
+    hit_curve: list[CurvePoint]
+    unknown_reason: str | None = None
+
+
+class BytesDistribution(msgspec.Struct, kw_only=True):
+    """KV bytes per request."""
+
+    mean: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    maximum: float | None
+
+
+class Kv(msgspec.Struct, kw_only=True):
+    """KV bytes of the prompts under the LLM shape."""
+
+    llm: str
+    kv_dtype: str
+    bytes_per_token: float
+    bytes_requested: float | None
+    bytes_requested_block_rounded: float | None
+    bytes_distinct: float | None
+    """Bytes of all distinct blocks: an unlimited cache."""
+    distribution: BytesDistribution
+
+
+class Percentiles(msgspec.Struct, kw_only=True):
+    """Of per-request seconds; p99 is null below `p99_needs` requests."""
+
+    mean: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+
+
+class HitCost(msgspec.Struct, kw_only=True):
+    """What the loaded hits of one option cost against recomputing them."""
+
+    hits: int
+    """Requests with at least one block loaded from below HBM."""
+    net_negative_hits: int
+    """Of these, where move took longer than recomputing what it moved (TTFT price)."""
+    net_negative_bytes: float
+    ttft_lost_s: float
+    """Sum of (move - recompute) over net-negative hits."""
+    ttft_gained_s: float
+    gpu_seconds_freed: float
+    moved_bytes: float
+
+
+class LinkLedger(msgspec.Struct, kw_only=True):
+    """Bytes and utilisation of one kind of link in one option."""
+
+    link_id: str
+    links: int
+    bytes_read: float
+    bytes_written: float
+    utilisation: float
+    usable_bytes_per_s: float
+
+
+class Option(msgspec.Struct, kw_only=True):
+    """One option on the common trace and axes; all figures modelled."""
+
+    id: str
+    title: str
+    instances: int
+    hit_ratio_tokens: float | None
+    hit_tokens_by_tier: dict[str, int]
+    ttft_s: Percentiles
+    queue_s: Percentiles
+    move_s: Percentiles
+    prefill_s: Percentiles
+    tpot_s: Percentiles
+    prefill_utilisation: float
+    gpu_seconds_prefill: float
+    gpu_seconds_saved: float
+    """Against recomputing everything."""
+    hit_cost: HitCost
+    links: list[LinkLedger]
+    usd_per_month: float | None
+    """Cost of what the option adds (DRAM, NICs, nodes); zero for what is already there."""
+    usd_saved_per_month: float | None
+    """Value of the GPU time it saves."""
+    is_dominated: bool | None = None
+    binds: str | None = None
+    """What limits it: prefill | decode | hbm_capacity | link:<id> | none."""
+
+
+class Finding(msgspec.Struct, kw_only=True):
+    """One thing found, with evidence and what to do."""
+
+    id: str
+    """Fixed slug, such as `queueing_dominates`."""
+    title: str
+    severity: Severity
+    confidence: Level
+    message: str
+    evidence: list[Quantity]
+    table: str | None
+    """Id of the table that shows it."""
+    threshold: Quantity
+    action: str
+    action_kind: Literal["move_less", "faster", "nearer", "measure", "other"]
+    production_check: str
+    """How to check it in production: metric, PromQL or log field."""
+
+
+class NextMeasurement(msgspec.Struct, kw_only=True):
+    """The one measurement that is worth most when the data cannot tell."""
+
+    question: str
+    flag: str
+    """What to switch on, pasteable."""
+    hours: float
+    settles: str
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """Would the pool pay for itself?"""
+
+    outcome: Outcome
+    confidence: Level
+    headline: str
+    """One sentence."""
+    reasons: list[str]
+    conditions: list[str]
+    """For pays_only_if: what must hold."""
+    carrying_numbers: list[Quantity]
+    next_measurement: NextMeasurement | None
+
+
+class Reproduce(msgspec.Struct, kw_only=True):
+    """How to get the same bytes again."""
+
+    command: str
+    kvtrace_version: str
+    settings: dict[str, Cell]
+    seed: int
+    inputs: dict[str, str]
+    """Path to content digest."""
+    dataset_digest: str
+
+
+class AuditRecord(msgspec.Struct, kw_only=True):
+    """The whole record."""
+
+    schema_version: int
+    generated_at: str | None
+    """From SOURCE_DATE_EPOCH, ISO 8601 UTC; null when that is not set, so that reruns are equal."""
+    data: Data
+    reuse: Reuse
+    kv: Kv
+    options: list[Option]
+    verdict: Verdict
+    findings: list[Finding]
+    assumptions: list[Quantity]
+    tables: dict[str, Table]
+    reproduce: Reproduce

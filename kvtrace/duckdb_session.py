@@ -1,0 +1,160 @@
+"""The only door to DuckDB: locked-down connections, variables, frames in and out, Parquet out.
+
+A session can read the Parquet files of the folders that it was opened for and nothing else: no
+extension is loaded, no configuration can be changed after opening, no other file can be read.
+Parameters are bound (`SET VARIABLE name = ?`), never pasted into SQL.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import duckdb
+import polars as pl
+
+from kvtrace.errors import ModelError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Param = bool | int | float | str | None | Sequence[int] | Sequence[float] | Sequence[str]
+"""What a query parameter can be."""
+
+Cell = bool | int | float | str | None | list["Cell"] | dict[str, "Cell"]
+"""What a result cell can be (STYLE.md section 6: no dates, no intervals, no huge integers)."""
+
+
+class _ArrowStream:
+    """A polars frame as an Arrow stream, which DuckDB reads without pyarrow."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+
+class Session:
+    """One in-memory DuckDB connection over the named folders; close it or use `with`.
+
+    `memory_limit` is DuckDB text such as `2GiB`. Spilled data goes to a private temporary folder
+    that is removed on close.
+    """
+
+    def __init__(
+        self,
+        *,
+        read_dirs: Sequence[Path] = (),
+        write_dirs: Sequence[Path] = (),
+        threads: int | None = None,
+        memory_limit: str | None = None,
+    ) -> None:
+        self._spill = Path(tempfile.mkdtemp(prefix="kvtrace-duckdb-"))
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "temp_directory": str(self._spill),
+        }
+        if threads is not None:
+            config["threads"] = threads
+        if memory_limit is not None:
+            config["memory_limit"] = memory_limit
+        self._con: DuckDBPyConnection = duckdb.connect(":memory:", config=config)
+        self._con.execute("SET TimeZone = 'UTC'")
+        folders = [str(folder.resolve()) for folder in (*read_dirs, *write_dirs)]
+        if folders:
+            # DuckDB takes no bound parameter in SET of a list, so each name is quoted as a literal.
+            literals = ", ".join("'" + name.replace("'", "''") + "'" for name in folders)
+            self._con.execute(f"SET allowed_directories = [{literals}]")
+        self._con.execute("SET enable_external_access = false")
+        self._con.execute("SET lock_configuration = true")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection and remove what it spilled."""
+        self._con.close()
+        shutil.rmtree(self._spill, ignore_errors=True)
+
+    def set_variables(self, params: Mapping[str, Param]) -> None:
+        """Set the variables that a query reads with `getvariable('name')`."""
+        for name, value in params.items():
+            if not name.isidentifier():
+                raise ModelError("KVT-Q001", f"`{name}` is not a parameter name")
+            bound = (
+                list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+            )
+            self._con.execute(f"SET VARIABLE {name} = ?", [bound])
+
+    def create_table(self, name: str, frame: pl.DataFrame) -> None:
+        """Copy a polars frame into a table of this session."""
+        self._con.register("_incoming", _ArrowStream(frame))
+        try:
+            self._con.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM _incoming')
+        finally:
+            self._con.unregister("_incoming")
+
+    def create_parquet_view(self, name: str, parts: Sequence[Path]) -> None:
+        """A view over the named Parquet parts, in the given order."""
+        literals = ", ".join("'" + str(part).replace("'", "''") + "'" for part in parts)
+        self._con.execute(
+            f'CREATE OR REPLACE VIEW "{name}" AS SELECT * FROM read_parquet([{literals}])'
+        )
+
+    def execute(self, sql: str) -> None:
+        """Run a statement of our own for its effect."""
+        self._con.execute(sql)
+
+    def frame(self, sql: str) -> pl.DataFrame:
+        """The result of one statement as a polars frame."""
+        try:
+            return pl.DataFrame(self._con.sql(sql))
+        except duckdb.Error as error:
+            raise ModelError("KVT-Q002", "the query failed", cause=str(error)) from error
+
+    def rows(self, sql: str) -> list[dict[str, Cell]]:
+        """The result of one statement as a list of rows by column name."""
+        try:
+            relation = self._con.sql(sql)
+            names = relation.columns
+            return [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
+        except duckdb.Error as error:
+            raise ModelError("KVT-Q002", "the query failed", cause=str(error)) from error
+
+    def is_single_select(self, sql: str) -> bool:
+        """Whether DuckDB types the text as exactly one SELECT or EXPLAIN statement."""
+        try:
+            statements = self._con.extract_statements(sql)
+        except duckdb.Error as error:
+            raise ModelError("KVT-Q003", "the SQL cannot be parsed", cause=str(error)) from error
+        allowed = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+        return len(statements) == 1 and statements[0].type in allowed
+
+    def write_parquet(self, frame: pl.DataFrame, path: Path) -> None:
+        """Write a frame as one Parquet file whose dense ids are delta-encoded (format V2).
+
+        The folder must be one of `write_dirs`.
+        """
+        self._con.register("_outgoing", _ArrowStream(frame))
+        target = str(path.resolve()).replace("'", "''")
+        try:
+            self._con.execute(
+                f"COPY (SELECT * FROM _outgoing) TO '{target}' "
+                "(FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd)"
+            )
+        finally:
+            self._con.unregister("_outgoing")

@@ -1,0 +1,224 @@
+"""What a format module is: sniff, fields, read. No format module imports another one.
+
+A reader gets framed records and yields typed rows. It must give every record exactly one outcome on
+its tally (used, ignored with a reason, rejected with a reason); blank records never reach it. The
+pipeline checks rows_in = used + ignored + rejected + blank for every file and fails loudly if a
+reader loses one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import msgspec
+
+from kvtrace.schema.manifest import Clock, Grade, Note, Status
+
+Framing = Literal["lines", "csv", "json"]
+"""lines: a physical line a record; csv: a record may hold quoted newlines; json: array elements or
+one document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One framed record: its bytes without line end, and where it stands."""
+
+    offset: int
+    """Byte offset in the decompressed file."""
+    line: int
+    """Physical line where it starts, from 1."""
+    data: bytes
+
+
+class RequestRow(msgspec.Struct, gc=False, kw_only=True):
+    """One request as a format sees it: ids in the clear (the pipeline hashes them), times in ns.
+
+    Null is unknown. `block_keys` are prefix-chained unsigned 64-bit keys, one a block, in order.
+    """
+
+    offset: int
+    line: int
+    request_id: str | None = None
+    session_id: str | None = None
+    parent_id: str | None = None
+    turn: int | None = None
+    tenant: str | None = None
+    llm: str | None = None
+    adapter: str | None = None
+    request_type: str | None = None
+    arrived_at_ns: int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    cached_device_tokens: int | None = None
+    cached_host_tokens: int | None = None
+    cached_disk_tokens: int | None = None
+    cached_remote_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    computed_tokens: int | None = None
+    output_tokens: int | None = None
+    queue_ns: int | None = None
+    prefill_ns: int | None = None
+    ttft_ns: int | None = None
+    ttft_from: Literal["arrival", "scheduled", "client"] | None = None
+    tpot_ns: int | None = None
+    e2e_ns: int | None = None
+    status: Status = "ok"
+    is_benchmark: bool = False
+    flags: tuple[str, ...] = ()
+    block_keys: list[int] | None = None
+
+
+class Metric(msgspec.Struct, gc=False, kw_only=True, frozen=True):
+    """One metric of an observation; see the samples table for the vocabulary."""
+
+    metric: str
+    value: float | None
+    unit: str
+    hit_unit: str | None = None
+    window: str | None = None
+    window_ns: int | None = None
+    numerator: float | None = None
+    denominator: float | None = None
+
+
+class SampleRow(msgspec.Struct, gc=False, kw_only=True):
+    """One engine-wide observation with all its metrics."""
+
+    offset: int
+    line: int
+    observed_at_ns: int | None
+    engine: str | None
+    metrics: list[Metric]
+
+
+class TransferRow(msgspec.Struct, gc=False, kw_only=True):
+    """One observed KV movement; see the transfers table."""
+
+    offset: int
+    line: int
+    request_id: str | None
+    started_at_ns: int | None
+    direction: Literal["load", "store", "hand_off"]
+    path: str | None
+    moved_bytes: int | None
+    moved_tokens: int | None
+    duration_ns: int | None
+    ranks: int | None
+
+
+Row = RequestRow | SampleRow | TransferRow
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one file, and its first offenders. `reject` keeps where and why, never the text."""
+
+    used: int = 0
+    ignored: dict[str, int] = field(default_factory=dict)
+    rejects: list[tuple[Record, str, str | None]] = field(default_factory=list)
+    on_reject: Callable[[Record, str, str | None], None] | None = None
+
+    def use(self, records: int = 1) -> None:
+        """The record was understood and contributes to a row."""
+        self.used += records
+
+    def ignore(self, reason: str) -> None:
+        """The record was understood and carries nothing wanted (noise line, health check, copy)."""
+        self.ignored[reason] = self.ignored.get(reason, 0) + 1
+
+    def reject(self, record: Record, reason: str, detail: str | None = None) -> None:
+        """The record is unusable. `detail` names field and cause, never a value from the record."""
+        if self.on_reject is not None:
+            self.on_reject(record, reason, detail)
+        else:
+            self.rejects.append((record, reason, detail))
+
+
+@dataclass(slots=True)
+class ReadContext:
+    """What a reader knows and what it leaves behind; one per file."""
+
+    path: str
+    tally: Tally
+    modified_at_ns: int
+    tz: str | None = None
+    """IANA zone for naive clocks (`--tz`); None: taken as UTC, with a note."""
+    year: int | None = None
+    """Year for clocks without one (`--year`)."""
+    block_size_tokens: int | None = None
+    """Forced block size (`--block-size`)."""
+    # Filled by the reader:
+    clock: Clock = "order"
+    clock_resolution_ns: int | None = None
+    clock_reason: str | None = None
+    found_block_size_tokens: int | None = None
+    block_size_reason: str | None = None
+    partial_tail: Literal["counted", "dropped", "none"] = "counted"
+    block_ids: Literal["chained", "content_chained"] = "chained"
+    block_scope: Literal["file", "session", "global"] = "file"
+    engine: str | None = None
+    engine_version: str | None = None
+    engine_version_reason: str | None = None
+    evidence_grade: Grade | None = None
+    """The grade of this file if it differs from the format's best (a trace without hashes is L)."""
+    notes: list[Note] = field(default_factory=list)
+
+    def note(self, code: str, message: str) -> None:
+        """Leave a note once per code."""
+        if all(existing.code != code for existing in self.notes):
+            self.notes.append(Note(code=code, message=message, path=self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """How sure a format is that a file is its own (0..1), and why, in one sentence."""
+
+    confidence: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The start of a decompressed file: what sniffing may look at (up to 64 KiB, whole lines)."""
+
+    path: str
+    text: str
+    """Decoded (UTF-8 with replacement, UTF-16 by BOM), BOM stripped."""
+    lines: tuple[str, ...]
+    """Non-blank lines."""
+    json_objects: tuple[dict[str, object], ...]
+    """First records that parse as JSON objects (lines or array elements), at most 50."""
+    csv_header: tuple[str, ...]
+    """Cells of the first line if it looks like a CSV header, else empty."""
+
+
+class Reader(Protocol):
+    """Turns records into rows; streaming, one file."""
+
+    def __call__(self, records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
+        """Yield rows in file order; give each record one outcome on `context.tally`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One literal format: a row of the registry."""
+
+    name: str
+    """Stable slug, such as `mooncake`."""
+    title: str
+    framing: Framing
+    best_grade: Grade
+    supplies: tuple[str, ...]
+    """Columns that it can fill."""
+    missing: dict[str, str]
+    """Question that it cannot answer → the flag or source that would supply it."""
+    versions: str
+    """Upstream versions whose shape was read, and where."""
+    sniff: Callable[[Head], Guess | None]
+    read: Reader
+    is_benchmark: bool = False
+    enable_hint: str = ""
+    """How to switch this log on in production."""

@@ -1,0 +1,70 @@
+"""What a replay returns: one timeline per request, and the ledger of every link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kvtrace.replay.scenario import Scenario
+from kvtrace.schema.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Per request, in trace order; seconds. ttft = queue + lookup + pull + load + prefill, where
+    queue counts only what the move did not hide.
+    """
+
+    instance: npt.NDArray[np.int32]
+    queue_s: FloatArray
+    lookup_s: FloatArray
+    pull_s: FloatArray
+    load_s: FloatArray
+    prefill_s: FloatArray
+    ttft_s: FloatArray
+    tpot_s: FloatArray
+    """NaN where the output length is unknown or 1."""
+    e2e_s: FloatArray
+    gpu_busy_s: FloatArray
+    """Seconds of the instance that the request's prefill (and sync load) took."""
+    recompute_s: FloatArray
+    """Counterfactual: prefill of the whole prompt with nothing cached."""
+    recompute_hit_s: FloatArray
+    """Counterfactual of the loaded part: prefill with the HBM hit alone, minus `prefill_s`."""
+    hit_tokens: Mapping[str, IntArray]
+    """By tier id (`hbm` first): tokens served from it."""
+    computed_tokens: IntArray
+    moved_bytes: FloatArray
+    """Bytes loaded for the request over its last stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUse:
+    """What crossed one kind of link."""
+
+    link_id: str
+    links: int
+    """How many such links there are."""
+    bytes_read: float
+    bytes_written: float
+    busy_s: float
+    """Seconds with at least one flow, summed over the links."""
+    utilisation: float
+    """Bytes over what the links could have moved in the replayed span, 0..1."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """One replayed scenario."""
+
+    scenario: Scenario
+    span_s: float
+    """First arrival to last first-token."""
+    timeline: Timeline
+    link_use: tuple[LinkUse, ...]
+    prefill_utilisation: float
+    """Busy prefill seconds over instances × span, 0..1."""
+    hbm_evicted_blocks: int

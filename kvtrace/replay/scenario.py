@@ -1,0 +1,94 @@
+"""What is replayed: an option as numbers. No constant lives here; `cost` supplies every one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+TierScope = Literal["instance", "shared"]
+LoadMode = Literal["async", "sync"]
+"""async: the request waits for its load while the GPU serves others; sync: the GPU waits too."""
+LoadDecision = Literal["always", "never", "arbiter"]
+"""arbiter: load only what is priced below recomputing it, links as they are at that moment."""
+Routing = Literal["round_robin", "least_loaded"]
+
+
+class PrefillTime(Protocol):
+    """Prefill seconds of `new_tokens` after `cached_tokens` on one instance."""
+
+    def prefill_s(self, new_tokens: float, cached_tokens: float) -> float:
+        """Seconds."""
+        ...
+
+
+class DecodeTime(Protocol):
+    """Seconds of one decode step of a batch on one instance."""
+
+    def step_s(self, batch: float, context_tokens: float) -> float:
+        """Seconds for one step of `batch` sequences with `context_tokens` of KV in all."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """A link that flows share max-min fairly."""
+
+    link_id: str
+    """Such as `pcie`, `nic_rdma`, `pool_nic_rdma`."""
+    scope: TierScope
+    """instance: one such link per instance; shared: one for the whole fleet."""
+    bytes_per_s: float
+    """Usable bytes/s of the whole link (all ranks of an instance together)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageSpec:
+    """One serial stage of a move; the flow crosses all its links at once."""
+
+    kind: Literal["pull", "load"]
+    """pull: over a network; load: from host memory into HBM."""
+    link_ids: tuple[str, ...]
+    latency_s: float
+    """Fixed seconds before the first byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierSpec:
+    """One tier below HBM; looked up in chain order."""
+
+    tier_id: str
+    """host_dram | pool."""
+    scope: TierScope
+    capacity_bytes: float
+    lookup_s: float
+    """Seconds of one lookup, paid by each request that has blocks left to find here."""
+    read: tuple[StageSpec, ...]
+    """Stages from the tier to HBM, in order; each waits for the one before (serial load)."""
+    write: tuple[StageSpec, ...]
+    """Stages from HBM to the tier; writes do not delay a request, but share the links."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One option, ready to replay."""
+
+    option_id: str
+    title: str
+    instances: int
+    kv_bytes_per_token: float
+    """All ranks of an instance, replication included."""
+    hbm_capacity_bytes: float
+    """For KV, per instance, after weights and activations."""
+    tiers: tuple[TierSpec, ...]
+    links: Mapping[str, LinkSpec]
+    prefill: PrefillTime
+    decode: DecodeTime
+    routing: Routing = "least_loaded"
+    load_mode: LoadMode = "async"
+    load_decision: LoadDecision = "always"
+    reuse: bool = True
+    """False: recompute everything (no cache at all)."""
+    idealised: bool = False
+    """True: instant insert and no pinning; hit ratios then equal the reuse facts."""
+    seed: int = 0

@@ -1,0 +1,1 @@
+"""What a dataset holds: tables, columns, manifest, and the arrays that the models walk."""

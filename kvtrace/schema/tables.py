@@ -1,0 +1,273 @@
+"""The tables and columns of a dataset; each column says its unit and what null means.
+
+This module is the dictionary: docs, validation, empty frames and the digest are built from it.
+Unknown is null, zero is measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import polars as pl
+
+Dtype = Literal["int64", "int32", "uint64", "float64", "bool", "text", "texts"]
+_POLARS: Final[dict[str, pl.DataType]] = {
+    "int64": pl.Int64(),
+    "int32": pl.Int32(),
+    "uint64": pl.UInt64(),
+    "float64": pl.Float64(),
+    "bool": pl.Boolean(),
+    "text": pl.String(),
+    "texts": pl.List(pl.String()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its type, unit, meaning, and what null says."""
+
+    name: str
+    dtype: Dtype
+    unit: str
+    meaning: str
+    null: str = "never null"
+    keyed: bool = False
+    """A keyed hash: differs with the salt, so the digest replaces it by its first-appearance rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: its grain, its columns, and the columns that order it totally."""
+
+    name: str
+    grain: str
+    columns: tuple[Column, ...]
+    order_by: tuple[str, ...]
+
+    def polars_schema(self) -> dict[str, pl.DataType]:
+        """Column name to polars type, in column order."""
+        return {column.name: _POLARS[column.dtype] for column in self.columns}
+
+    def empty(self) -> pl.DataFrame:
+        """A frame with these columns and no rows."""
+        return pl.DataFrame(schema=self.polars_schema())
+
+
+_KEY = "file number × 2^44 + byte offset of the record in the decompressed file"
+_UNKNOWN = "the source does not say"
+
+REQUESTS: Final = Table(
+    "requests",
+    "one request that an engine served (every status is a row; ratios and replay use `ok`)",
+    (
+        Column("request_key", "int64", "key", _KEY),
+        Column("source_id", "int32", "key", "the source that fed this row, from the manifest"),
+        Column("is_headline", "bool", "flag", "row of the source that feeds totals and ratios"),
+        Column("request_id_key", "uint64", "keyed hash", "the request id", _UNKNOWN, keyed=True),
+        Column("session_key", "uint64", "keyed hash", "the conversation", _UNKNOWN, keyed=True),
+        Column(
+            "parent_key", "uint64", "keyed hash", "request id of the parent turn", _UNKNOWN, True
+        ),
+        Column("turn", "int32", "count", "turn in the session, from 0", _UNKNOWN),
+        Column("tenant_key", "uint64", "keyed hash", "tenant or user", _UNKNOWN, keyed=True),
+        Column("llm", "text", "name", "served model as the source names it", _UNKNOWN),
+        Column("adapter", "text", "name", "LoRA adapter", "no adapter, or the source does not say"),
+        Column("request_type", "text", "name", "kind of request as the source names it", _UNKNOWN),
+        Column(
+            "arrived_at_ns", "int64", "ns", "arrival; epoch, or from the first record", _UNKNOWN
+        ),
+        Column("clock", "text", "name", "utc | naive | relative | monotonic | order"),
+        Column("prompt_tokens", "int64", "tokens", "uncached + cache read + cache write", _UNKNOWN),
+        Column("cached_tokens", "int64", "tokens", "served from any KV cache", _UNKNOWN),
+        Column("cached_device_tokens", "int64", "tokens", "served from HBM", _UNKNOWN),
+        Column("cached_host_tokens", "int64", "tokens", "served from host DRAM", _UNKNOWN),
+        Column("cached_disk_tokens", "int64", "tokens", "served from local SSD", _UNKNOWN),
+        Column("cached_remote_tokens", "int64", "tokens", "served from a remote pool", _UNKNOWN),
+        Column("cache_write_tokens", "int64", "tokens", "written to a cache", _UNKNOWN),
+        Column("computed_tokens", "int64", "tokens", "prompt tokens computed", _UNKNOWN),
+        Column("output_tokens", "int64", "tokens", "generated, reasoning included", _UNKNOWN),
+        Column("queue_ns", "int64", "ns", "arrival or enqueue to first scheduled", _UNKNOWN),
+        Column("prefill_ns", "int64", "ns", "first scheduled to first token", _UNKNOWN),
+        Column("ttft_ns", "int64", "ns", "time to first token, from `ttft_from`", _UNKNOWN),
+        Column("ttft_from", "text", "name", "arrival | scheduled | client", "no TTFT"),
+        Column("tpot_ns", "int64", "ns", "mean time per output token after the first", _UNKNOWN),
+        Column("e2e_ns", "int64", "ns", "arrival to last token", _UNKNOWN),
+        Column("status", "text", "name", "ok | error | cancelled | gateway_cache_hit | open"),
+        Column("is_benchmark", "bool", "flag", "benchmark traffic, not production"),
+        Column("flags", "texts", "names", "what was odd about the row, empty when nothing"),
+    ),
+    ("request_key",),
+)
+
+BLOCKS: Final = Table(
+    "blocks",
+    "one run of consecutive dense block ids inside one request",
+    (
+        Column("request_key", "int64", "key", "the request"),
+        Column("cache_domain", "int32", "key", "block ids mean the same inside one domain only"),
+        Column("position", "int32", "blocks", "blocks of the request before this run"),
+        Column(
+            "start_block", "int64", "id", "dense id: rank of the key's first (request, position)"
+        ),
+        Column("block_count", "int32", "blocks", "blocks in the run, ids start_block, +1, …"),
+        Column(
+            "tail_tokens",
+            "int32",
+            "tokens",
+            "tokens of the request's partial last block if the run ends in it, else 0",
+        ),
+    ),
+    ("request_key", "position"),
+)
+
+KEYS: Final = Table(
+    "keys",
+    "one distinct block key of a cache domain",
+    (
+        Column("cache_domain", "int32", "key", "the cache domain"),
+        Column("block", "int64", "id", "dense id"),
+        Column(
+            "chained_hash",
+            "uint64",
+            "hash",
+            "prefix-chained hash or the source's own chained id",
+            keyed=True,
+        ),
+    ),
+    ("cache_domain", "block"),
+)
+
+SAMPLES: Final = Table(
+    "samples",
+    "one metric of one engine-wide observation (stats line, scrape, iteration, capacity line)",
+    (
+        Column("sample_key", "int64", "key", f"the observation: {_KEY}; several metrics share it"),
+        Column("source_id", "int32", "key", "the source"),
+        Column("observed_at_ns", "int64", "ns", "time of the observation", _UNKNOWN),
+        Column("clock", "text", "name", "utc | naive | relative | monotonic | order"),
+        Column("engine", "text", "name", "engine or rank label as written", "one engine"),
+        Column("metric", "text", "name", "kvtrace's name of the metric, such as prefix_hit_ratio"),
+        Column("value", "float64", "`unit`", "the value", "shown but without value"),
+        Column(
+            "unit", "text", "name", "ratio | tokens | blocks | bytes | requests | tokens_per_s | …"
+        ),
+        Column(
+            "hit_unit", "text", "name", "tokens | blocks | chunks | objects", "not a hit metric"
+        ),
+        Column(
+            "window",
+            "text",
+            "name",
+            "cumulative | last_1000_requests | interval | instant | last_batch",
+            _UNKNOWN,
+        ),
+        Column("window_ns", "int64", "ns", "length of an interval window", _UNKNOWN),
+        Column(
+            "numerator",
+            "float64",
+            "`hit_unit`",
+            "numerator of a ratio",
+            "only the ratio is printed",
+        ),
+        Column(
+            "denominator",
+            "float64",
+            "`hit_unit`",
+            "denominator of a ratio",
+            "only the ratio is printed",
+        ),
+    ),
+    ("sample_key", "metric"),
+)
+
+TRANSFERS: Final = Table(
+    "transfers",
+    "one observed KV movement",
+    (
+        Column("transfer_key", "int64", "key", _KEY),
+        Column("source_id", "int32", "key", "the source"),
+        Column("request_id_key", "uint64", "keyed hash", "the request", _UNKNOWN, keyed=True),
+        Column("started_at_ns", "int64", "ns", "start", _UNKNOWN),
+        Column("clock", "text", "name", "utc | naive | relative | monotonic | order"),
+        Column("direction", "text", "name", "load (to HBM) | store (from HBM) | hand_off"),
+        Column(
+            "path", "text", "name", "path as far as the source says, such as remote>host", _UNKNOWN
+        ),
+        Column("moved_bytes", "int64", "bytes", "bytes moved, all ranks", _UNKNOWN),
+        Column("moved_tokens", "int64", "tokens", "tokens moved, ranks counted once", _UNKNOWN),
+        Column("duration_ns", "int64", "ns", "wall time, maximum over ranks", _UNKNOWN),
+        Column("ranks", "int32", "count", "ranks pooled in this row", _UNKNOWN),
+    ),
+    ("transfer_key",),
+)
+
+REJECTS: Final = Table(
+    "rejects",
+    "one unusable record; never its text",
+    (
+        Column("file_id", "int32", "key", "file, from the manifest"),
+        Column(
+            "line", "int64", "count", "physical line where the record starts, from 1", "no lines"
+        ),
+        Column("byte_offset", "int64", "bytes", "offset in the decompressed file"),
+        Column("byte_length", "int64", "bytes", "length of the record"),
+        Column("reason", "text", "name", "stable reason, such as invalid_json"),
+        Column(
+            "detail", "text", "name", "field and cause, without any value from the record", "none"
+        ),
+        Column("digest", "uint64", "keyed hash", "of the record's bytes", keyed=True),
+    ),
+    ("file_id", "byte_offset"),
+)
+
+REUSE: Final = Table(
+    "reuse",
+    "one atom of one `ok` headline request: a run of blocks that is always touched together",
+    (
+        Column("request_key", "int64", "key", "the request"),
+        Column("cache_domain", "int32", "key", "the cache domain"),
+        Column(
+            "arrival_rank", "int64", "rank", "of the request in its domain, by arrival then key"
+        ),
+        Column("position", "int32", "blocks", "blocks of the request before this atom"),
+        Column("atom", "int64", "id", "dense atom id in the domain"),
+        Column("block_count", "int32", "blocks", "blocks of the atom"),
+        Column("token_count", "int64", "tokens", "prompt tokens of this request in the atom"),
+        Column("is_reusable", "bool", "flag", "an earlier request held it, and all before it"),
+        Column(
+            "previous_request_key",
+            "int64",
+            "key",
+            "last earlier request that held it",
+            "first seen",
+        ),
+        Column(
+            "reuse_gap_ns",
+            "int64",
+            "ns",
+            "arrival minus that of the previous holder",
+            "first seen, or no clock",
+        ),
+        Column("first_request_key", "int64", "key", "first request that held it"),
+        Column(
+            "distance_blocks",
+            "int64",
+            "blocks",
+            "LRU stack distance of the head, from 1, running maximum in the request",
+            "not reusable",
+        ),
+        Column(
+            "distance_tokens",
+            "int64",
+            "tokens",
+            "the same, blocks weighted by their tokens",
+            "not reusable",
+        ),
+    ),
+    ("request_key", "position"),
+)
+
+TABLES: Final[dict[str, Table]] = {
+    table.name: table for table in (REQUESTS, BLOCKS, KEYS, SAMPLES, TRANSFERS, REJECTS, REUSE)
+}

@@ -1,0 +1,153 @@
+"""Units: the only place where powers of ten and two appear.
+
+`GB` is 10^9 bytes, `GiB` is 2^30 bytes, `Gb/s` is 10^9 bits per second. Text is converted once, at
+the edge where it enters; ambiguous text (`80G`) is refused with a hint.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kvtrace.errors import UsageError
+
+NS_PER_S: Final = 1_000_000_000
+NS_PER_MS: Final = 1_000_000
+NS_PER_US: Final = 1_000
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+TIB: Final = 1 << 40
+KB: Final = 10**3
+MB: Final = 10**6
+GB: Final = 10**9
+TB: Final = 10**12
+S_PER_HOUR: Final = 3600
+HOURS_PER_MONTH: Final = 730.0
+"""Hours in a mean month, 8 760 / 12."""
+
+_BYTE_UNITS: Final[dict[str, int]] = {
+    "B": 1,
+    "kB": KB,
+    "KB": KB,
+    "MB": MB,
+    "GB": GB,
+    "TB": TB,
+    "KiB": KIB,
+    "MiB": MIB,
+    "GiB": GIB,
+    "TiB": TIB,
+}
+_BITS_PER_S: Final[dict[str, int]] = {
+    "b/s": 1,
+    "bit/s": 1,
+    "kb/s": KB,
+    "Kb/s": KB,
+    "Mb/s": MB,
+    "Gb/s": GB,
+    "Tb/s": TB,
+    "Mbit/s": MB,
+    "Gbit/s": GB,
+    "Tbit/s": TB,
+    "Mbps": MB,
+    "Gbps": GB,
+    "Tbps": TB,
+}
+_DURATION_NS: Final[dict[str, int]] = {
+    "ns": 1,
+    "us": NS_PER_US,
+    "µs": NS_PER_US,
+    "ms": NS_PER_MS,
+    "s": NS_PER_S,
+    "min": 60 * NS_PER_S,
+    "h": S_PER_HOUR * NS_PER_S,
+    "d": 24 * S_PER_HOUR * NS_PER_S,
+}
+_QUANTITY = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(\S+)?\s*")
+
+
+def _split(text: str, what: str, example: str) -> tuple[float, str]:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            "KVT-U001", f"`{text}` is not {what}", hint=f"write it with its unit, as `{example}`"
+        )
+    number = float(match.group(1).replace("_", "").replace(",", ""))
+    return number, match.group(2) or ""
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of a text such as `80GiB` or `80GB`.
+
+    Raises:
+        UsageError: the unit is missing, unknown or ambiguous (`80G`, `80Gb`).
+    """
+    number, unit = _split(text, "an amount of bytes", "80GiB")
+    if unit not in _BYTE_UNITS:
+        hint = f"`{number:g}GiB` is 2^30 bytes each, `{number:g}GB` is 10^9 bytes each"
+        raise UsageError("KVT-U002", f"`{text}` has no clear unit of bytes", hint=hint)
+    return round(number * _BYTE_UNITS[unit])
+
+
+def parse_rate(text: str) -> float:
+    """Bytes per second of a text such as `400Gb/s` (bits) or `50GB/s` (bytes).
+
+    Raises:
+        UsageError: the unit is missing, unknown or ambiguous.
+    """
+    number, unit = _split(text, "a rate", "400Gb/s")
+    if unit in _BITS_PER_S:
+        return number * _BITS_PER_S[unit] / 8
+    if unit.endswith("/s") and unit[:-2] in _BYTE_UNITS:
+        return number * _BYTE_UNITS[unit[:-2]]
+    hint = f"`{number:g}Gb/s` is gigabits per second, `{number:g}GB/s` is gigabytes per second"
+    raise UsageError("KVT-U003", f"`{text}` has no clear unit of a rate", hint=hint)
+
+
+def parse_duration_ns(text: str) -> int:
+    """Nanoseconds of a text such as `250ms`, `3s` or `2h`.
+
+    Raises:
+        UsageError: the unit is missing or unknown.
+    """
+    number, unit = _split(text, "a duration", "250ms")
+    if unit not in _DURATION_NS:
+        raise UsageError(
+            "KVT-U004",
+            f"`{text}` has no clear unit of time",
+            hint=f"use one of {', '.join(_DURATION_NS)}, as `{number:g}ms`",
+        )
+    return round(number * _DURATION_NS[unit])
+
+
+def format_bytes(value: float) -> str:
+    """Capacity for a person: `1.5 GiB`."""
+    for unit, size in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if abs(value) >= size:
+            return f"{value / size:,.4g} {unit}"
+    return f"{value:,.0f} B"
+
+
+def format_traffic(value: float) -> str:
+    """Moved bytes for a person: `47.45 TB` (powers of ten)."""
+    for unit, size in (("TB", TB), ("GB", GB), ("MB", MB), ("kB", KB)):
+        if abs(value) >= size:
+            return f"{value / size:,.4g} {unit}"
+    return f"{value:,.0f} B"
+
+
+def format_rate(bytes_per_s: float) -> str:
+    """A rate for a person: `51.2 GB/s` (powers of ten)."""
+    return f"{format_traffic(bytes_per_s)}/s"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for a person: ms below 10 s, then s, min, h."""
+    magnitude = abs(seconds)
+    if magnitude < 10:
+        return f"{seconds * 1000:,.3g} ms" if magnitude < 1 else f"{seconds * 1000:,.0f} ms"
+    if magnitude < 600:
+        return f"{seconds:,.1f} s"
+    if magnitude < 3 * S_PER_HOUR:
+        return f"{seconds / 60:,.1f} min"
+    return f"{seconds / S_PER_HOUR:,.1f} h"
