@@ -71,6 +71,8 @@ class SourceEntry(msgspec.Struct, kw_only=True):
     engine: str | None = None
     engine_version: str | None = None
     engine_version_reason: str | None = None
+    engine_facts: dict[str, str | int | float] = msgspec.field(default_factory=dict)
+    """What the logs say of the engine: llm, tensor_parallel, gpu, kv_capacity_tokens, …"""
     notes: list[Note] = msgspec.field(default_factory=list)
 
 
