@@ -162,7 +162,7 @@ class ReadContext:
     engine_version: str | None = None
     engine_version_reason: str | None = None
     engine_facts: dict[str, str | int | float] = field(default_factory=dict)
-    """What the log says of the engine: llm, tensor_parallel, gpu, kv_capacity_tokens, block_size…"""
+    """What the log says of the engine: llm, tensor_parallel, gpu, kv_capacity_tokens, …"""
     evidence_grade: Grade | None = None
     """The grade of this file if it differs from the format's best (a trace without hashes is L)."""
     notes: list[Note] = field(default_factory=list)
