@@ -1,0 +1,45 @@
+"""Options that several verbs share, declared once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kvtrace.config import Settings, Value
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(help="Files, directories, globs; plain or compressed.", metavar="PATH…"),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="Output folder [reports/<input name>]."),
+]
+Llm = Annotated[str | None, typer.Option(help="Served LLM: a name, or a Hugging Face config.json.")]
+Hardware = Annotated[str | None, typer.Option(help="GPU name, or a hardware TOML file.")]
+Tp = Annotated[int | None, typer.Option("--tp", help="GPUs an instance (tensor parallel).")]
+Instances = Annotated[int | None, typer.Option(help="Engine instances in the fleet.")]
+KvDtype = Annotated[str | None, typer.Option("--kv-dtype", help="bf16, fp16 or fp8.")]
+WeightDtype = Annotated[str | None, typer.Option("--weight-dtype", help="bf16, fp16, fp8 or fp4.")]
+Config = Annotated[Path | None, typer.Option(help="Settings file (TOML).")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Lang = Annotated[str | None, typer.Option(help="Language of the report: en or zh.")]
+Tz = Annotated[str | None, typer.Option(help="IANA zone of clocks that state none.")]
+Year = Annotated[int | None, typer.Option(help="Year of clocks that state none.")]
+BlockSize = Annotated[int | None, typer.Option("--block-size", help="Tokens a block, forced.")]
+MaxRejectRate = Annotated[
+    float | None, typer.Option("--max-reject-rate", help="Share of unusable records tolerated.")
+]
+Salt = Annotated[str | None, typer.Option(help="Key of the hashes; the same salt joins runs.")]
+Depth = Annotated[str | None, typer.Option(help="quick: replay the peak hour; full: everything.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
+
+
+def settings_from(config: Path | None, **flags: Value) -> Settings:
+    """Settings of one command line over environment, files and defaults."""
+    from kvtrace.config import resolve_settings
+
+    return resolve_settings(flags, config=config)

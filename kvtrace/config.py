@@ -1,0 +1,248 @@
+"""Settings: what they are, where each value came from, and how a person states one.
+
+Precedence: flag > `KVTRACE_*` > `--config FILE` > `./kvtrace.toml` > user config > default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from kvtrace.errors import Location, UsageError
+
+Value = str | int | float | bool | None
+ENV_PREFIX: Final = "KVTRACE_"
+PROJECT_FILE: Final = "kvtrace.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingSpec:
+    """One setting that can be given by flag, environment, file or default."""
+
+    name: str
+    kind: type[str] | type[int] | type[float]
+    default: Value
+    help: str
+    check: Callable[[Value], str | None] = lambda value: None
+    """A sentence that says what is wrong with a value, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A resolved value and where it came from."""
+
+    name: str
+    value: Value
+    origin: str
+    """flag | environment | the file's path | logs | default."""
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody stated it."""
+        return self.origin == "default"
+
+
+def _one_of(*allowed: str) -> Callable[[Value], str | None]:
+    def check(value: Value) -> str | None:
+        return None if value in allowed else f"must be one of {', '.join(allowed)}"
+
+    return check
+
+
+def _within(low: float, high: float) -> Callable[[Value], str | None]:
+    def check(value: Value) -> str | None:
+        if value is None or (isinstance(value, int | float) and low <= value <= high):
+            return None
+        return f"must be between {low:g} and {high:g}"
+
+    return check
+
+
+def _zone(value: Value) -> str | None:
+    if value is None:
+        return None
+    try:
+        ZoneInfo(str(value))
+    except (ZoneInfoNotFoundError, ValueError):
+        return "is not an IANA time zone such as Europe/Berlin"
+    return None
+
+
+def _salt(value: Value) -> str | None:
+    return None if value is None or len(str(value)) >= 8 else "needs 8 characters or more"
+
+
+SETTINGS: Final[tuple[SettingSpec, ...]] = (
+    SettingSpec("llm", str, None, "served LLM: a name or the path of a Hugging Face config.json"),
+    SettingSpec("hardware", str, None, "GPU name or the path of a hardware TOML file"),
+    SettingSpec("tp", int, None, "GPUs an instance (tensor parallel)", _within(1, 64)),
+    SettingSpec("instances", int, None, "engine instances in the fleet", _within(1, 4096)),
+    SettingSpec(
+        "weight_dtype", str, "bf16", "dtype of the weights", _one_of("bf16", "fp16", "fp8", "fp4")
+    ),
+    SettingSpec("kv_dtype", str, "bf16", "dtype of the KV cache", _one_of("bf16", "fp16", "fp8")),
+    SettingSpec("tz", str, None, "IANA zone of clocks that state none", _zone),
+    SettingSpec("year", int, None, "year of clocks that state none", _within(1990, 2200)),
+    SettingSpec("block_size", int, None, "tokens a block, forced", _within(1, 1 << 20)),
+    SettingSpec(
+        "max_reject_rate", float, 0.05, "share of unusable records tolerated", _within(0.0, 1.0)
+    ),
+    SettingSpec("salt", str, None, "key of the hashes; the same salt joins runs", _salt),
+    SettingSpec(
+        "depth", str, "quick", "quick: replay the peak hour; full: all", _one_of("quick", "full")
+    ),
+    SettingSpec("lang", str, "en", "language of the report", _one_of("en", "zh")),
+    SettingSpec("seed", int, 0, "seed of everything random", _within(0, 2**63 - 1)),
+)
+_BY_NAME: Final = {spec.name: spec for spec in SETTINGS}
+_SECRET: Final = frozenset({"salt"})
+
+
+class Settings:
+    """All resolved settings; read values with `text`, `integer`, `number`."""
+
+    def __init__(self, resolved: Mapping[str, Setting]) -> None:
+        self._resolved = dict(resolved)
+
+    def __iter__(self) -> Iterator[Setting]:
+        return iter(self._resolved.values())
+
+    def __getitem__(self, name: str) -> Setting:
+        return self._resolved[name]
+
+    def text(self, name: str) -> str | None:
+        """Value of a text setting."""
+        value = self._resolved[name].value
+        return None if value is None else str(value)
+
+    def integer(self, name: str) -> int | None:
+        """Value of a whole-number setting."""
+        value = self._resolved[name].value
+        return None if value is None else int(value)
+
+    def number(self, name: str) -> float | None:
+        """Value of a numeric setting."""
+        value = self._resolved[name].value
+        return None if value is None else float(value)
+
+    def public(self) -> list[Setting]:
+        """What may be printed: everything but secrets."""
+        return [setting for setting in self if setting.name not in _SECRET]
+
+
+def _convert(spec: SettingSpec, raw: object, origin: str) -> Value:
+    try:
+        if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+            raise TypeError
+        if spec.kind is int and isinstance(raw, float) and not raw.is_integer():
+            raise ValueError
+        value: Value = spec.kind(raw)
+    except (TypeError, ValueError) as error:
+        kinds = {int: "a whole number", float: "a number", str: "text"}
+        raise UsageError(
+            "KVT-C002",
+            f"`{spec.name}` must be {kinds[spec.kind]}",
+            where=Location(origin),
+            hint=f"{spec.name}: {spec.help}",
+        ) from error
+    problem = spec.check(value)
+    if problem is not None:
+        shown = "" if spec.name in _SECRET else f" = {value!r}"
+        raise UsageError(
+            "KVT-C003",
+            f"`{spec.name}`{shown} {problem}",
+            where=Location(origin),
+            hint=f"{spec.name}: {spec.help}",
+        )
+    return value
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    try:
+        with path.open("rb") as stream:
+            return tomllib.load(stream)
+    except OSError as error:
+        raise UsageError(
+            "KVT-C004",
+            "the config file cannot be read",
+            where=Location(str(path)),
+            cause=str(error),
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(
+            "KVT-C005", "the config file is not TOML", where=Location(str(path)), cause=str(error)
+        ) from error
+
+
+def _check_names(names: Iterator[str], origin: str) -> None:
+    for name in names:
+        if name not in _BY_NAME:
+            close = difflib.get_close_matches(name, _BY_NAME, n=3)
+            hint = f"did you mean {', '.join(f'`{match}`' for match in close)}?" if close else None
+            raise UsageError(
+                "KVT-C001", f"unknown setting `{name}`", where=Location(origin), hint=hint
+            )
+
+
+def _layers(
+    flags: Mapping[str, Value], config: Path | None, environment: Mapping[str, str], cwd: Path
+) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Origins with their values, strongest first."""
+    yield "flag", {name: value for name, value in flags.items() if value is not None}
+    yield (
+        "environment",
+        {
+            spec.name: environment[ENV_PREFIX + spec.name.upper()]
+            for spec in SETTINGS
+            if environment.get(ENV_PREFIX + spec.name.upper())
+        },
+    )
+    if config is not None:
+        yield str(config), _read_file(config)
+    project = cwd / PROJECT_FILE
+    if project.is_file() and (config is None or config.resolve() != project.resolve()):
+        yield PROJECT_FILE, _read_file(project)
+    user = _user_file(environment)
+    if user is not None and user.is_file():
+        yield "user config", _read_file(user)
+
+
+def _user_file(environment: Mapping[str, str]) -> Path | None:
+    base = environment.get("XDG_CONFIG_HOME") or environment.get("APPDATA")
+    if base:
+        return Path(base) / "kvtrace" / "config.toml"
+    home = environment.get("HOME")
+    return Path(home) / ".config" / "kvtrace" / "config.toml" if home else None
+
+
+def resolve_settings(
+    flags: Mapping[str, Value] | None = None,
+    *,
+    config: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Settings:
+    """All settings with their origins.
+
+    Raises:
+        UsageError: an unknown name, a wrong type, a value out of range, an unreadable file.
+    """
+    env = os.environ if environment is None else environment
+    layers = list(_layers(flags or {}, config, env, cwd or Path.cwd()))
+    for origin, values in layers:
+        _check_names(iter(values), origin)
+    resolved = {}
+    for spec in SETTINGS:
+        resolved[spec.name] = Setting(spec.name, spec.default, "default")
+        for origin, values in layers:
+            if spec.name in values:
+                value = _convert(spec, values[spec.name], origin)
+                resolved[spec.name] = Setting(spec.name, value, origin)
+                break
+    return Settings(resolved)
