@@ -30,6 +30,8 @@ class Record:
     line: int
     """Physical line where it starts, from 1."""
     data: bytes
+    terminated: bool = True
+    """False for a last record that the file ends in without a line end: it may be cut."""
 
 
 class RequestRow(msgspec.Struct, gc=False, kw_only=True):
