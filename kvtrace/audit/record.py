@@ -198,10 +198,20 @@ class Option(msgspec.Struct, kw_only=True):
     usd_per_month: float | None
     """Cost of what the option adds (DRAM, NICs, nodes); zero for what is already there."""
     usd_saved_per_month: float | None
-    """Value of the GPU time it saves."""
+    """Value of the GPU time it saves, against keeping KV in HBM only."""
     is_dominated: bool | None = None
+    """Another option is at least as good in p90 and p99 TTFT, GPU-seconds and cost, and better in
+    one of them; null where a figure is missing."""
     binds: str | None = None
     """What limits it: prefill | decode | hbm_capacity | link:<id> | none."""
+    cost: Quantity | None = None
+    """`usd_per_month` with interval and source."""
+    saving: Quantity | None = None
+    """`usd_saved_per_month` with interval and source."""
+    instances_saved: Quantity | None = None
+    """Instances (groups of GPUs) that the saved prefill time is worth, before rounding."""
+    extra_hit_tokens: int | None = None
+    """Hit tokens beyond the best option that needs no pool; null for those options."""
 
 
 class Finding(msgspec.Struct, kw_only=True):
@@ -245,6 +255,12 @@ class Verdict(msgspec.Struct, kw_only=True):
     """For pays_only_if: what must hold."""
     carrying_numbers: list[Quantity]
     next_measurement: NextMeasurement | None
+    confidence_reasons: list[str] = []
+    """What set the confidence, the strongest first; at most two."""
+    option: str | None = None
+    """The pooled option that the verdict weighs (the best of them)."""
+    rival: str | None = None
+    """The best option without a pool, against which it is weighed."""
 
 
 class Reproduce(msgspec.Struct, kw_only=True):

@@ -1,0 +1,149 @@
+"""Every threshold that a finding or the verdict uses: value, unit, and why it is that value.
+
+`policy` in a source means that kvtrace chose it; it is stated so that it can be argued with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kvtrace.audit.record import Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A limit with unit and source."""
+
+    id: str
+    value: float
+    unit: str
+    source: str
+
+    def quantity(self) -> Quantity:
+        """The threshold as the record shows it."""
+        return Quantity(
+            id=self.id,
+            value=self.value,
+            unit=self.unit,
+            source=self.source,
+            kind="given",
+            interval_reason="a chosen limit",
+        )
+
+
+MIN_REQUESTS: Final = Threshold(
+    "min_requests",
+    1000,
+    "requests",
+    "policy: a P99 rests on its slowest 1 %; below 1 000 requests those are fewer than ten",
+)
+MIN_SPAN: Final = Threshold(
+    "min_span",
+    3300,
+    "s",
+    "policy: reuse is found only between requests of one log; an hour of capture covers the reuse "
+    "gaps of chat turns, and its first and last arrival may lie 55 minutes apart",
+)
+LONG_SPAN: Final = Threshold(
+    "long_span", 86_400, "s", "policy: a day holds the daily peak and the daily trough"
+)
+QUEUE_SHARE: Final = Threshold(
+    "queue_share_of_ttft",
+    0.5,
+    "ratio",
+    "policy: more than half of TTFT passes before the first token is worked on",
+)
+QUEUE_CORRELATION: Final = Threshold(
+    "ttft_queue_correlation",
+    0.7,
+    "correlation",
+    "policy: r² of 0.49, half of the variance of TTFT goes with the queue",
+)
+LENGTH_CORRELATION: Final = Threshold(
+    "ttft_length_correlation",
+    0.3,
+    "correlation",
+    "policy: r² below 0.09, prompt length explains less than a tenth of the variance of TTFT",
+)
+NET_NEGATIVE_SHARE: Final = Threshold(
+    "net_negative_share",
+    0.05,
+    "ratio",
+    "policy: one loaded hit in twenty that is slower than recomputing is worth an arbiter",
+)
+NET_NEGATIVE_DOMINATES: Final = Threshold(
+    "net_negative_dominates",
+    0.5,
+    "ratio",
+    "policy: most loaded hits are slower than recomputing them",
+)
+HIT_RATIO_RISE: Final = Threshold(
+    "hit_ratio_rise",
+    0.02,
+    "ratio",
+    "policy: two points of hit ratio between the first and the last third",
+)
+TTFT_RISE: Final = Threshold(
+    "ttft_rise", 1.2, "ratio", "policy: TTFT grew by a fifth from the first to the last third"
+)
+CAUSE_SHARE: Final = Threshold(
+    "cause_share", 0.5, "ratio", "policy: a cause is named when it covers half of the growth"
+)
+MOVE_SHARE: Final = Threshold(
+    "move_share",
+    0.5,
+    "ratio",
+    "policy: lookup, pull and load take more than half of the time after the queue",
+)
+NEARLY_ALL: Final = Threshold(
+    "nearly_all", 0.95, "ratio", "policy: the last twentieth is within the model's error"
+)
+LITTLE: Final = Threshold(
+    "little", 0.02, "ratio", "policy: two points of the prompt tokens are within the model's error"
+)
+BLOCK_LOSS: Final = Threshold(
+    "block_rounding_share",
+    0.02,
+    "ratio",
+    "policy: reuse that whole blocks may hide, as a share of the prompt tokens",
+)
+BOUNCE_FACTOR: Final = Threshold(
+    "bounce_over_direct",
+    1.3,
+    "ratio",
+    "policy: the host bounce makes a move a third longer than GPU-direct",
+)
+DECODE_SHARE: Final = Threshold(
+    "decode_share",
+    0.9,
+    "ratio",
+    "policy: by Amdahl's law, removing all of TTFT then shortens a request by a tenth at most",
+)
+GROWTH_LIMIT: Final = Threshold(
+    "growth_limit", 4, "×", "policy: growth beyond four times today's load is another fleet"
+)
+CLEAR_MARGIN: Final = Threshold(
+    "clear_margin",
+    2,
+    "×",
+    "policy: the intervals of value and cost are apart by a factor of two",
+)
+FLEET_BUSY_SHARE_LOW: Final = Threshold(
+    "fleet_busy_share_low",
+    0.5,
+    "ratio",
+    "policy: a fleet that keeps less than half of its time busy can give GPUs back without a pool",
+)
+FLEET_BUSY_SHARE: Final = Threshold(
+    "fleet_busy_share",
+    0.7,
+    "ratio",
+    "policy: head room of 30 % for peaks and failures",
+)
+FLEET_BUSY_SHARE_HIGH: Final = Threshold(
+    "fleet_busy_share_high",
+    1.0,
+    "ratio",
+    "exact: an instance is busy for no more than all of the time",
+)

@@ -1,0 +1,274 @@
+"""The verdict by rule: code that reads like policy.
+
+Rules are asked in order; the first that has an answer gives it. A false `pays` is the worst bug:
+`pays` needs the low value above the high cost, today's TTFT kept, enough data, and every decisive
+assumption confirmed. Each weaker case ends in `pays_only_if`, with the conditions as numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kvtrace.audit import words
+from kvtrace.audit.cases import Case, Decision
+from kvtrace.audit.confidence import judge_confidence
+from kvtrace.audit.record import Quantity, Verdict
+from kvtrace.audit.thresholds import LITTLE
+
+Rule = Callable[[Case], Decision | None]
+
+
+def decide(case: Case, carrying_numbers: list[Quantity]) -> Verdict:
+    """The verdict of the first rule that has an answer, with the confidence that it deserves."""
+    decision = next(answer for rule in RULES if (answer := rule(case)) is not None)
+    confidence, why = judge_confidence(case, decision)
+    pool = case.best_pool
+    return Verdict(
+        outcome=decision.outcome,
+        confidence=confidence,
+        headline=decision.headline,
+        reasons=list(decision.reasons),
+        conditions=list(decision.conditions),
+        carrying_numbers=carrying_numbers,
+        next_measurement=decision.next_measurement,
+        confidence_reasons=list(why),
+        option=decision.option or (None if pool is None else pool.option_id),
+        rival=case.rival_title,
+    )
+
+
+# --- rules, in the order in which they are asked ------------------------------------------------
+
+
+def no_prefill_is_worth_a_pool(case: Case) -> Decision | None:
+    """Bounds before evidence: all prefill free is worth less than the cheapest pool."""
+    bound, cost = case.all_prefill, case.lowest_pool_cost
+    if bound is None or cost is None or bound.saving.high >= cost.low:
+        return None
+    return Decision(
+        outcome="does_not_pay",
+        headline=(
+            "A pool does not pay at the load of this trace: even if it made all prefill free, "
+            "it would save less than it costs"
+        ),
+        reasons=(
+            words.bound_reason(bound, cost),
+            "This holds for any hit ratio and any network, since no cache can free more",
+        ),
+        conditions=words.growth_condition(bound.saving, cost),
+        is_proof=True,
+    )
+
+
+def reuse_is_unknown(case: Case) -> Decision | None:
+    """Without block identity no capacity can be simulated: the bound did not settle it."""
+    if case.grade == "A" and case.reusable_tokens is not None:
+        return None
+    reasons = [words.WHY_UNKNOWN[case.grade]]
+    if case.all_prefill is not None and case.lowest_pool_cost is not None:
+        reasons.append(words.open_bound(case.all_prefill, case.lowest_pool_cost))
+    elif case.all_prefill is None:
+        reasons.append(
+            "The best case cannot be bounded either: the prefill load or its time span is unknown"
+        )
+    return Decision(
+        outcome="cannot_tell",
+        headline="Cannot tell from this data: it does not show how much of the prefill is reusable",
+        reasons=tuple(reasons),
+        next_measurement=case.next_measurement,
+    )
+
+
+def nothing_is_reusable(case: Case) -> Decision | None:
+    """No block came back."""
+    if case.reusable_tokens != 0 or not case.is_long_enough:
+        return None
+    return Decision(
+        outcome="does_not_pay",
+        headline="A pool does not pay: no block of this trace is ever used again",
+        reasons=(
+            f"0 of {case.prompt_tokens or 0:,} prompt tokens are reusable in an unlimited cache",
+        ),
+        is_proof=True,
+    )
+
+
+def no_reuse_left_is_worth_a_pool(case: Case) -> Decision | None:
+    """All reuse beyond what HBM and idle DRAM serve, moved for nothing, is worth too little."""
+    bound, cost = case.all_reuse, case.lowest_pool_cost
+    if bound is None or cost is None or not case.is_long_enough or bound.saving.high >= cost.low:
+        return None
+    return Decision(
+        outcome="does_not_pay",
+        headline=(
+            f"A pool does not pay: all the reuse that {case.rival_title} leaves is worth less "
+            "than the cheapest pool costs"
+        ),
+        reasons=(words.bound_reason(bound, cost), *words.rival_reasons(case)),
+        conditions=words.growth_condition(bound.saving, cost),
+        is_proof=True,
+    )
+
+
+def cannot_be_replayed(case: Case) -> Decision | None:
+    """Reuse is known but no pooled option was replayed: there is no clock, or no cost."""
+    if case.pools:
+        return None
+    return Decision(
+        outcome="cannot_tell",
+        headline="Cannot tell from this data: the options could not be replayed",
+        reasons=(
+            "No pooled option was replayed; a replay needs arrival times, prompt lengths and "
+            "block identity of the same requests",
+        ),
+        next_measurement=case.next_measurement,
+    )
+
+
+def pool_adds_nothing(case: Case) -> Decision | None:
+    """A cheaper rival serves the same hits."""
+    most = max(pool.extra_hit_tokens for pool in case.pools)
+    share = most / case.prompt_tokens if case.prompt_tokens else 0.0
+    if not case.is_long_enough or share >= LITTLE.value:
+        return None
+    where = "HBM" if words.ends_at_hbm(case) else case.rival_title
+    return Decision(
+        outcome="does_not_pay",
+        headline=f"A pool does not pay: {where} already serves the hits that it would serve",
+        reasons=(
+            f"The best pool adds {max(most, 0):,} hit tokens to {case.rival_title}, "
+            f"{100 * max(share, 0.0):.2f} % of {case.prompt_tokens or 0:,} prompt tokens "
+            f"(modelled; limit {100 * LITTLE.value:.0f} %)",
+            *words.rival_reasons(case),
+        ),
+    )
+
+
+def prefill_does_not_bind(case: Case) -> Decision | None:
+    """A pool frees prefill only; where that saves no whole instance it saves no money."""
+    most = max(case.pools, key=lambda pool: (pool.instances_saved.high, pool.option_id))
+    if not case.is_long_enough or most.instances_saved.high >= 1:
+        return None
+    busy = case.prefill_utilisation
+    utilisation = (
+        "" if busy is None else f"; prefill keeps the instances busy {100 * busy:.1f} % of the time"
+    )
+    saved = most.instances_saved
+    return Decision(
+        outcome="does_not_pay",
+        headline="A pool does not pay at this load: the prefill that it frees is not one instance",
+        reasons=(
+            f"{most.title} frees at most {saved.high:.2f} instances (modelled, "
+            f"{saved.low:.2f} to {saved.high:.2f} before rounding){utilisation}",
+            "A pool frees prefill only: where prefill does not bind, no GPU is saved",
+        ),
+        conditions=words.growth_condition(most.saving, most.cost, at_least=1 / saved.value)
+        if saved.value > 0
+        else (),
+    )
+
+
+def costs_more_than_it_saves(case: Case) -> Decision | None:
+    """Every pool costs more at its lowest price than it saves at its highest."""
+    if not case.is_long_enough or any(p.saving.high >= p.cost.low for p in case.pools):
+        return None
+    best = max(case.pools, key=lambda pool: (pool.saving.high / pool.cost.low, pool.option_id))
+    return Decision(
+        outcome="does_not_pay",
+        headline="A pool does not pay: each option costs more than it saves",
+        reasons=(words.money_reason(best), *words.rival_reasons(case)),
+        conditions=words.growth_condition(best.saving, best.cost),
+    )
+
+
+def slower_on_every_path(case: Case) -> Decision | None:
+    """Hits that arrive later than recomputing, or a worse tail, on all paths."""
+    if any(pool.keeps_slo for pool in case.pools):
+        return None
+    worst = tuple(pool.slowdown for pool in case.pools if not pool.is_no_slower)
+    bandwidth = words.bandwidth_conditions(case.pools)
+    slow = (
+        "On every path that was replayed the pool makes TTFT worse, or most of its hits arrive "
+        "later than recomputing them (modelled)"
+    )
+    reasons = (slow, *worst[:2], *(words.net_negative_reason(pool) for pool in case.pools[:1]))
+    if bandwidth and any(pool.saving.high >= pool.cost.low for pool in case.pools):
+        return Decision(
+            outcome="pays_only_if",
+            headline="A pool pays only if its path gets faster: now its hits cost more time "
+            "than they save",
+            reasons=reasons,
+            conditions=(*bandwidth, *words.standing_conditions(case)),
+        )
+    if not case.is_long_enough:
+        return None
+    return Decision(
+        outcome="does_not_pay",
+        headline="A pool does not pay: on every path a hit is slower than recomputing",
+        reasons=reasons,
+        conditions=bandwidth,
+    )
+
+
+def too_short_to_tell(case: Case) -> Decision | None:
+    """A short window shows too little reuse to rule a pool out, or too little load for one."""
+    best = case.best_pool
+    if case.is_long_enough or best is None or best.saving.high >= best.cost.low:
+        return None
+    return Decision(
+        outcome="cannot_tell",
+        headline="Cannot tell from this data: the window is too short to show the reuse",
+        reasons=(words.window_text(case), words.money_reason(best)),
+        next_measurement=case.next_measurement,
+    )
+
+
+def pays(case: Case) -> Decision | None:
+    """The low value beats the high cost, nothing gets slower, and nothing decisive is assumed."""
+    if not case.is_long_enough or case.unconfirmed:
+        return None
+    paying = [p for p in case.pools if p.keeps_slo and p.saving.low > p.cost.high]
+    if not paying:
+        return None
+    best = max(paying, key=lambda pool: (pool.saving.low - pool.cost.high, pool.option_id))
+    return Decision(
+        outcome="pays",
+        headline=f"{best.title} pays: it saves more than it costs, and TTFT is no worse",
+        reasons=(
+            words.money_reason(best),
+            f"TTFT is no worse than without it (modelled): {best.slowdown}",
+            *words.rival_reasons(case),
+        ),
+        option=best.option_id,
+    )
+
+
+def pays_only_if(case: Case) -> Decision:
+    """What must hold, as numbers."""
+    best = case.best_pool
+    assert best is not None, "cannot_be_replayed answers first"  # noqa: S101
+    conditions = (*words.money_conditions(case, best), *words.slo_conditions(best))
+    return Decision(
+        outcome="pays_only_if",
+        headline=f"{best.title} pays only if {words.lead(case, best)}",
+        reasons=(words.money_reason(best), *words.rival_reasons(case)),
+        conditions=(*conditions, *words.standing_conditions(case)),
+        next_measurement=None if case.is_long_enough else case.next_measurement,
+    )
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    no_prefill_is_worth_a_pool,
+    reuse_is_unknown,
+    nothing_is_reusable,
+    no_reuse_left_is_worth_a_pool,
+    cannot_be_replayed,
+    pool_adds_nothing,
+    prefill_does_not_bind,
+    costs_more_than_it_saves,
+    slower_on_every_path,
+    too_short_to_tell,
+    pays,
+    pays_only_if,
+)

@@ -1,0 +1,171 @@
+"""The sentences of the verdict: reasons and conditions, each with its numbers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvtrace.audit.cases import Bound, Case, PoolCase
+from kvtrace.audit.ranges import Range
+from kvtrace.audit.thresholds import GROWTH_LIMIT, MIN_REQUESTS, MIN_SPAN, NEARLY_ALL
+from kvtrace.schema.manifest import Grade
+from kvtrace.units import format_rate, format_seconds
+
+WHY_UNKNOWN: Final[dict[Grade, str]] = {
+    "A": "The source has block identity, but no reuse facts could be built from it",
+    "B": "The source says what the deployed cache hit, not what a larger or shared one would hit",
+    "C": "The source holds aggregates only: a hit ratio of today's cache, no request and no block",
+    "L": "The source holds lengths and latencies only: reuse is unknown, not zero",
+}
+
+
+def usd(amount: Range) -> str:
+    """`$1,200 a month ($900 to $2,000)`."""
+    return f"${amount.value:,.0f} a month (${amount.low:,.0f} to ${amount.high:,.0f})"
+
+
+def bound_reason(bound: Bound, cost: Range) -> str:
+    """Best case against cheapest pool."""
+    return (
+        f"Best case ({bound.what}): at most {bound.instances.high:.2f} instances, "
+        f"${bound.saving.high:,.0f} a month at the highest price; the cheapest pool costs at "
+        f"least ${cost.low:,.0f} a month"
+    )
+
+
+def open_bound(bound: Bound, cost: Range) -> str:
+    """A best case that settles nothing."""
+    return (
+        f"The best case ({bound.what}) would save up to ${bound.saving.high:,.0f} a month against "
+        f"a pool of ${cost.low:,.0f} or more; the worst case saves nothing"
+    )
+
+
+def money_reason(pool: PoolCase) -> str:
+    """Value against cost of one option."""
+    return f"{pool.title} (modelled): saves {usd(pool.saving)}, costs {usd(pool.cost)}"
+
+
+def rival_reasons(case: Case) -> tuple[str, ...]:
+    """What the best option without a pool already serves."""
+    if case.rival_title is None or case.rival_hit_tokens is None or not case.reusable_tokens:
+        return ()
+    share = 100 * case.rival_hit_tokens / case.reusable_tokens
+    return (
+        f"{case.rival_title} (modelled) serves {case.rival_hit_tokens:,} of "
+        f"{case.reusable_tokens:,} reusable tokens, {share:.1f} %",
+    )
+
+
+def net_negative_reason(pool: PoolCase) -> str:
+    """How many of its hits lose time."""
+    if pool.net_negative_share is None:
+        return f"{pool.title} loads no hit"
+    return (
+        f"{pool.title}: {100 * pool.net_negative_share:.0f} % of the loaded hits are slower than "
+        "recomputing them (modelled)"
+    )
+
+
+def ends_at_hbm(case: Case) -> bool:
+    """HBM alone serves nearly all the reuse."""
+    return (
+        bool(case.reusable_tokens)
+        and case.hbm_hit_tokens is not None
+        and case.reusable_tokens is not None
+        and case.hbm_hit_tokens >= NEARLY_ALL.value * case.reusable_tokens
+    )
+
+
+def window_text(case: Case) -> str:
+    """How large the window is."""
+    span = "without a clock" if case.span_s is None else f"over {format_seconds(case.span_s)}"
+    return (
+        f"{case.requests:,} requests {span}; the verdict needs {MIN_REQUESTS.value:,.0f} requests "
+        f"and {format_seconds(MIN_SPAN.value)}"
+    )
+
+
+def growth_condition(saving: Range, cost: Range, *, at_least: float = 1.0) -> tuple[str, ...]:
+    """The load at which value would meet cost, if it grows linearly and the pool stays as it is."""
+    if saving.value <= 0:
+        return ()
+    growth = max(cost.value / saving.value, at_least)
+    return (
+        f"What would change this: {growth:,.1f} times the load of this trace, at the same reuse "
+        f"and pool size{'' if growth <= GROWTH_LIMIT.value else ' (that is another fleet)'}",
+    )
+
+
+def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
+    """Break-even GPU price, load or reuse; any one of them is enough."""
+    if pool.saving.low > pool.cost.high:
+        return ()
+    if pool.saving.value <= 0:
+        return (f"it saves more than {usd(pool.cost)}; now its saving rounds to no whole instance",)
+    factor = pool.cost.value / pool.saving.value
+    ways = [f"the load is at least {factor:.2f} times that of this trace"]
+    if case.gpu_usd_per_hour is not None:
+        price = case.gpu_usd_per_hour
+        ways.append(
+            f"a GPU-hour costs at least ${factor * price.value:.2f} (assumed ${price.value:.2f}, "
+            f"${price.low:.2f} to ${price.high:.2f})"
+        )
+    if case.prompt_tokens and pool.extra_hit_tokens > 0:
+        share = 100 * pool.extra_hit_tokens / case.prompt_tokens
+        if factor * share <= 100:
+            ways.append(
+                f"it serves at least {factor * share:.1f} % of the prompt tokens beyond "
+                f"{case.rival_title} (modelled {share:.1f} %)"
+            )
+    return ("value meets cost: " + ", or ".join(ways),)
+
+
+def bandwidth_conditions(pools: tuple[PoolCase, ...]) -> tuple[str, ...]:
+    """The bandwidth above which a move beats recomputing, for the path that is nearest to it."""
+    known = [
+        (pool.break_even_bytes_per_s / pool.path_bytes_per_s, pool)
+        for pool in pools
+        if pool.break_even_bytes_per_s and pool.path_bytes_per_s
+    ]
+    slow = [entry for entry in known if entry[0] > 1]
+    if not slow:
+        return ()
+    _, pool = min(slow, key=lambda entry: (entry[0], entry[1].option_id))
+    return (
+        f"a move gets at least {format_rate(pool.break_even_bytes_per_s or 0.0)} "
+        f"({pool.title} now gets {format_rate(pool.path_bytes_per_s or 0.0)} at the median hit)",
+    )
+
+
+def slo_conditions(pool: PoolCase) -> tuple[str, ...]:
+    """What keeps TTFT no worse than today."""
+    if pool.is_no_slower:
+        return ()
+    return (
+        f"TTFT at p90 and p99 is no worse than without it: {pool.slowdown}",
+        *bandwidth_conditions((pool,)),
+    )
+
+
+def standing_conditions(case: Case) -> tuple[str, ...]:
+    """What must hold whatever the numbers are: enough data, confirmed settings."""
+    conditions: list[str] = []
+    if not case.is_long_enough:
+        conditions.append(f"a longer log shows the same: {window_text(case)}")
+    if case.unconfirmed:
+        conditions.append(f"the assumed settings hold: {', '.join(case.unconfirmed)}")
+    return tuple(conditions)
+
+
+def lead(case: Case, pool: PoolCase) -> str:
+    """The condition that the headline names."""
+    if pool.saving.low <= pool.cost.high:
+        return (
+            f"value meets cost: it saves ${pool.saving.value:,.0f} and costs "
+            f"${pool.cost.value:,.0f} a month, and the intervals overlap"
+        )
+    if not pool.is_no_slower:
+        return f"TTFT stays as it is: {pool.slowdown}"
+    if not case.is_long_enough:
+        return "a longer log shows the same"
+    return f"the assumed settings hold: {', '.join(case.unconfirmed)}"
