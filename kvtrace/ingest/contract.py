@@ -21,8 +21,7 @@ Framing = Literal["lines", "csv", "json"]
 one document."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One framed record: its bytes without line end, and where it stands."""
 
     offset: int
