@@ -1,0 +1,93 @@
+"""What a synthetic service looks like: workloads, how their sessions arrive, and what they send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A log-normal spread, cut to `[low, high]`."""
+
+    median: float
+    sigma: float
+    """Standard deviation of the logarithm; 0 gives the median every time."""
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One kind of client for one stretch of time."""
+
+    name: str
+    start_s: float
+    duration_s: float
+    """Sessions start inside `[start_s, start_s + duration_s)`; no turn arrives after its end."""
+    sessions: int
+    arrivals: Literal["poisson", "even"]
+    """Session starts: sorted uniform draws (Poisson, given the count), or evenly spaced."""
+    turns_mean: float
+    """Mean of the geometric number of turns in a session."""
+    turns_max: int
+    shared_roots: int
+    """Distinct shared prefixes (system prompts, tool lists); each session starts with one."""
+    root_tokens: Spread
+    first_tokens: Spread
+    """Tokens of the first message, after the shared prefix."""
+    turn_tokens: Spread
+    """Tokens of each later message: what the user says or the tool returns."""
+    output_tokens: Spread
+    think_s: Spread
+    """From the last token of a reply to the arrival of the session's next turn."""
+    context_max_tokens: int
+    """A session ends before its prompt would grow past this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A whole synthetic trace: same profile, same bytes."""
+
+    seed: int
+    block_size_tokens: int
+    workloads: tuple[Workload, ...]
+    nominal_reply_s: float = 6.0
+    """Assumed time from arrival to last token when no engine is simulated (open loop)."""
+
+
+def sample_profile(seed: int) -> Profile:
+    """The small service of `sample_traces/`: chats for 70 minutes, agents from minute 35."""
+    chats = Workload(
+        name="chat",
+        start_s=0.0,
+        duration_s=4200.0,
+        sessions=500,
+        arrivals="poisson",
+        turns_mean=1.55,
+        turns_max=8,
+        shared_roots=2,
+        root_tokens=Spread(median=820, sigma=0.15, low=600, high=1100),
+        first_tokens=Spread(median=2600, sigma=0.6, low=150, high=9000),
+        turn_tokens=Spread(median=1300, sigma=0.7, low=60, high=6000),
+        output_tokens=Spread(median=170, sigma=0.6, low=16, high=700),
+        think_s=Spread(median=45, sigma=0.7, low=8, high=240),
+        context_max_tokens=16_000,
+    )
+    agents = Workload(
+        name="agent",
+        start_s=2100.0,
+        duration_s=2100.0,
+        sessions=76,
+        arrivals="poisson",
+        turns_mean=14.0,
+        turns_max=26,
+        shared_roots=4,
+        root_tokens=Spread(median=8600, sigma=0.1, low=7000, high=10_500),
+        first_tokens=Spread(median=3000, sigma=0.5, low=500, high=9000),
+        turn_tokens=Spread(median=900, sigma=0.7, low=60, high=4000),
+        output_tokens=Spread(median=110, sigma=0.5, low=16, high=400),
+        think_s=Spread(median=42, sigma=0.5, low=6, high=150),
+        context_max_tokens=31_000,
+    )
+    return Profile(seed=seed, block_size_tokens=64, workloads=(chats, agents))
