@@ -1,0 +1,148 @@
+"""BurstGPT traces: one CSV row a request of a campus ChatGPT and GPT-4 service.
+
+Read from the public HPMLL/BurstGPT files. v1 has six columns, v1.2 and v3 add `Session ID` and
+`Elapsed time`. `Timestamp` counts seconds from midnight of day 1 of the whole collection (v3 starts
+at 19 440 110): never an epoch. `Elapsed time` is the full duration. A response of 0 tokens is a
+failed request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from kvtrace.ingest.cells import BadCellError, parse_count, parse_decimal, split_cells
+from kvtrace.ingest.clocks import seconds_resolution_ns, seconds_to_ns
+from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow
+from kvtrace.units import NS_PER_S
+
+_REQUIRED = ("Timestamp", "Request tokens", "Response tokens")
+
+
+def _columns(cells: Sequence[str]) -> dict[str, int] | None:
+    found = {name: position for position, name in enumerate(cells)}
+    return found if all(name in found for name in _REQUIRED) else None
+
+
+def _sniff(head: Head) -> Guess | None:
+    if _columns([cell.strip() for cell in head.csv_header]) is None:
+        return None
+    return Guess(0.99, f"the CSV header has {', '.join(_REQUIRED)}")
+
+
+class _BurstFile:
+    """The state of one file: its columns and the time of its first row."""
+
+    def __init__(self, context: ReadContext) -> None:
+        self._context = context
+        self._columns: dict[str, int] | None = None
+        self._first_ns: int | None = None
+
+    def row(self, record: Record) -> RequestRow | None:
+        """The request of one record, or None if it is a header."""
+        cells = split_cells(record.data)
+        header = _columns(cells)
+        if header is not None:
+            self._context.tally.ignore("header" if self._columns is None else "repeated_header")
+            self._columns = header
+            return None
+        if self._columns is None:
+            raise BadCellError("no_header", "a row stands before the header")
+        if len(cells) != len(self._columns):
+            raise BadCellError("wrong_cell_count", f"{len(self._columns)} cells are due")
+        cell = {name: cells[position] for name, position in self._columns.items()}
+        return self._request(record, cell)
+
+    def _request(self, record: Record, cell: dict[str, str]) -> RequestRow:
+        prompt_tokens = parse_count(cell["Request tokens"], "Request tokens")
+        output_tokens = parse_count(cell["Response tokens"], "Response tokens")
+        total = cell.get("Total tokens", "")
+        flags = [] if prompt_tokens else ["zero_prompt"]
+        if total and parse_count(total, "Total tokens") != prompt_tokens + output_tokens:
+            flags.append("total_mismatch")
+        elapsed = cell.get("Elapsed time", "")
+        e2e_ns = self._duration(elapsed, "Elapsed time") if elapsed else None
+        return RequestRow(
+            offset=record.offset,
+            line=record.line,
+            session_id=cell.get("Session ID") or None,
+            llm=cell.get("Model") or None,
+            request_type=cell.get("Log Type") or None,
+            arrived_at_ns=self._arrival(cell["Timestamp"]),
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            e2e_ns=e2e_ns,
+            status="ok" if output_tokens else "error",
+            flags=tuple(flags),
+        )
+
+    def _arrival(self, text: str) -> int:
+        """Nanoseconds from the first row of the file."""
+        time_ns = self._duration(text, "Timestamp")
+        if self._first_ns is None:
+            self._first_ns = time_ns
+        return time_ns - self._first_ns
+
+    def _duration(self, text: str, column: str) -> int:
+        seconds = parse_decimal(text, column)
+        value = seconds_to_ns(seconds)
+        if value is None:
+            raise BadCellError("number_too_large", f"`{column}` does not fit 64 bits in ns")
+        if value < 0:
+            raise BadCellError("negative_number", f"`{column}` is negative")
+        if column == "Timestamp" and value % NS_PER_S:
+            self._context.clock_resolution_ns = min(
+                self._context.clock_resolution_ns or NS_PER_S, seconds_resolution_ns(seconds)
+            )
+        return value
+
+
+def _read(records: Iterable[Record], context: ReadContext) -> Iterator[RequestRow]:
+    file = _BurstFile(context)
+    context.clock = "relative"
+    context.clock_resolution_ns = NS_PER_S
+    context.clock_reason = (
+        "Timestamp counts seconds from day 1 of the collection; shown from the first row"
+    )
+    for record in records:
+        try:
+            row = file.row(record)
+        except BadCellError as bad:
+            context.tally.reject(record, bad.reason, bad.detail)
+            continue
+        if row is not None:
+            context.tally.use()
+            yield row
+
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        name="burstgpt",
+        title="BurstGPT trace (CSV)",
+        framing="csv",
+        best_grade="L",
+        supplies=(
+            "session_id",
+            "llm",
+            "request_type",
+            "arrived_at_ns",
+            "prompt_tokens",
+            "output_tokens",
+            "e2e_ns",
+            "status",
+        ),
+        missing={
+            "reuse, and the capacity curve": "the trace has no block hashes;"
+            " a trace with them, such as the Mooncake or Bailian shape",
+            "observed cache hits": "usage logs with cached_tokens"
+            " (vLLM: --enable-prompt-tokens-details)",
+            "time to first token": "Elapsed time is the full duration; a span with TTFT"
+            " (vLLM: --otlp-traces-endpoint)",
+            "wall-clock time": "Timestamp is relative to an unnamed day",
+        },
+        versions="HPMLL/BurstGPT v1 (six columns), v1.2 and v3 (with Session ID, Elapsed time)",
+        sniff=_sniff,
+        read=_read,
+        enable_hint="a public data set; for your own service, log arrival, tokens and TTFT at the"
+        " gateway",
+    ),
+)

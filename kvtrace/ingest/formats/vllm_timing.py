@@ -1,0 +1,292 @@
+"""Per-request timing files and 1 s time series that a vLLM benchmark harness writes.
+
+Read from casys-kaist/LLMServingSim bench/examples (vLLM 0.19.0). `requests.jsonl` has
+`arrival_time` in epoch seconds and `queued_ts, scheduled_ts, first_token_ts, last_token_ts` in
+seconds of a monotonic clock: only differences inside the second domain mean anything, so latency
+starts at the enqueue and not at the arrival. `timeseries.csv` has engine-wide rates and gauges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+from kvtrace.ingest.cells import BadCellError, parse_decimal, split_cells
+from kvtrace.ingest.clocks import INT64_MAX, seconds_resolution_ns, seconds_to_ns
+from kvtrace.ingest.contract import (
+    Format,
+    Guess,
+    Head,
+    Metric,
+    ReadContext,
+    Record,
+    RequestRow,
+    SampleRow,
+)
+from kvtrace.units import NS_PER_S
+
+_KEYS: Final = ("request_id", "input_toks", "output_toks")
+_RELATIVE_BELOW_S: Final = 10**8
+"""Seconds below this are no epoch (1973) but counted from some start."""
+_BENCHMARK_PREFIX: Final = "bench-"
+"""Ids of the harness's own requests."""
+
+
+class _TimingRow(msgspec.Struct, gc=False):
+    request_id: str | int
+    input_toks: int
+    output_toks: int
+    arrival_time: Decimal | None = None
+    queued_ts: Decimal | None = None
+    scheduled_ts: Decimal | None = None
+    first_token_ts: Decimal | None = None
+    last_token_ts: Decimal | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_TimingRow, strict=False)
+
+
+def _monotonic_ns(seconds: Decimal | None) -> int | None:
+    """Nanoseconds of a monotonic stamp; 0.0 is vLLM's unset value, so unknown."""
+    return seconds_to_ns(seconds) if seconds else None
+
+
+def _between(start_ns: int | None, end_ns: int | None, flags: list[str]) -> int | None:
+    if start_ns is None or end_ns is None:
+        return None
+    if end_ns < start_ns:
+        if "time_order" not in flags:
+            flags.append("time_order")
+        return None
+    return end_ns - start_ns
+
+
+class _TimingFile:
+    def __init__(self, context: ReadContext) -> None:
+        self._context = context
+        self._is_relative: bool | None = None
+
+    def row(self, record: Record) -> RequestRow:
+        """The request of one record.
+
+        Raises:
+            msgspec.ValidationError: a field is missing, of the wrong type, or out of range.
+            msgspec.DecodeError: not JSON.
+        """
+        raw = _DECODER.decode(record.data)
+        for name, value in (("input_toks", raw.input_toks), ("output_toks", raw.output_toks)):
+            if not 0 <= value <= INT64_MAX:
+                raise msgspec.ValidationError(f"`{name}` is negative or does not fit 64 bits")
+        request_id = str(raw.request_id)
+        row = RequestRow(
+            offset=record.offset,
+            line=record.line,
+            request_id=request_id,
+            arrived_at_ns=self._arrival(raw.arrival_time),
+            prompt_tokens=raw.input_toks,
+            output_tokens=raw.output_toks,
+            is_benchmark=request_id.startswith(_BENCHMARK_PREFIX),
+        )
+        self._fill_latency(row, raw)
+        return row
+
+    def _fill_latency(self, row: RequestRow, raw: _TimingRow) -> None:
+        """Differences on the monotonic clock.
+
+        Formula: queue = scheduled − queued; prefill = first token − scheduled; ttft = first token −
+        queued; tpot = (last token − first token) / (output − 1); e2e = last token − queued.
+        """
+        queued, scheduled = _monotonic_ns(raw.queued_ts), _monotonic_ns(raw.scheduled_ts)
+        first, last = _monotonic_ns(raw.first_token_ts), _monotonic_ns(raw.last_token_ts)
+        flags = [] if raw.input_toks else ["zero_prompt"]
+        row.queue_ns = _between(queued, scheduled, flags)
+        row.prefill_ns = _between(scheduled, first, flags)
+        row.e2e_ns = _between(queued, last, flags)
+        if queued is not None:
+            row.ttft_ns = _between(queued, first, flags)
+            row.ttft_from = None if row.ttft_ns is None else "arrival"
+        else:
+            row.ttft_ns = row.prefill_ns
+            row.ttft_from = None if row.ttft_ns is None else "scheduled"
+        decode = _between(first, last, flags)
+        if decode is not None and raw.output_toks > 1:
+            row.tpot_ns = round(Decimal(decode) / (raw.output_toks - 1))
+        if last is None:
+            row.status = "open"
+        if row.ttft_from == "arrival":
+            self._context.note(
+                "ttft_from_enqueue",
+                "TTFT and end-to-end time start at the enqueue in the engine (`queued_ts`):"
+                " `arrival_time` is on another clock, so the way from client to queue is missing.",
+            )
+        row.flags = tuple(flags)
+
+    def _arrival(self, seconds: Decimal | None) -> int | None:
+        if seconds is None:
+            return None
+        time_ns = seconds_to_ns(seconds)
+        if time_ns is None:
+            raise msgspec.ValidationError("`arrival_time` is not a time in seconds")
+        context = self._context
+        is_relative = abs(seconds) < _RELATIVE_BELOW_S
+        if self._is_relative is None:
+            self._is_relative = is_relative
+            context.clock = "relative" if is_relative else "utc"
+            context.clock_reason = (
+                "arrival_time counts seconds from some start"
+                if is_relative
+                else "arrival_time is in epoch seconds"
+            )
+        elif self._is_relative != is_relative:
+            raise msgspec.ValidationError("`arrival_time` is on another clock than the rows before")
+        resolution = seconds_resolution_ns(seconds)
+        context.clock_resolution_ns = min(context.clock_resolution_ns or resolution, resolution)
+        return time_ns
+
+
+def _read_requests(records: Iterable[Record], context: ReadContext) -> Iterator[RequestRow]:
+    file = _TimingFile(context)
+    context.engine = "vllm"
+    for record in records:
+        try:
+            row = file.row(record)
+        except msgspec.ValidationError as bad:
+            context.tally.reject(record, "invalid_field", str(bad))
+        except (msgspec.DecodeError, RecursionError):
+            context.tally.reject(record, "invalid_json", None)
+        else:
+            context.tally.use()
+            yield row
+
+
+def _sniff_requests(head: Head) -> Guess | None:
+    objects = head.json_objects
+    ours = sum(all(key in item for key in _KEYS) for item in objects)
+    if ours == 0 or 2 * ours < len(objects):
+        return None
+    confidence = 0.6 + 0.38 * ours / len(objects)
+    return Guess(confidence, f"{ours} of {len(objects)} records have {', '.join(_KEYS)}")
+
+
+_SERIES: Final[dict[str, tuple[str, str, str, int]]] = {
+    # column: (metric, unit, window, divisor)
+    "prompt_throughput": ("prompt_tokens_per_s", "tokens_per_s", "interval", 1),
+    "gen_throughput": ("generation_tokens_per_s", "tokens_per_s", "interval", 1),
+    "running": ("running_requests", "requests", "instant", 1),
+    "waiting": ("waiting_requests", "requests", "instant", 1),
+    "kv_cache_pct": ("kv_usage_ratio", "ratio", "instant", 100),
+}
+
+
+def _series_columns(cells: Sequence[str]) -> dict[str, int] | None:
+    found = {name: position for position, name in enumerate(cells)}
+    return found if "t" in found and all(name in found for name in _SERIES) else None
+
+
+def _sniff_series(head: Head) -> Guess | None:
+    if _series_columns([cell.strip() for cell in head.csv_header]) is None:
+        return None
+    return Guess(0.99, "the CSV header has t, prompt_throughput, gen_throughput and kv_cache_pct")
+
+
+def _sample(record: Record, columns: dict[str, int], cells: Sequence[str]) -> SampleRow:
+    if len(cells) != len(columns):
+        raise BadCellError("wrong_cell_count", f"{len(columns)} cells are due")
+    time_ns = seconds_to_ns(parse_decimal(cells[columns["t"]], "t"))
+    if time_ns is None:
+        raise BadCellError("invalid_time", "`t` is not a time in seconds")
+    metrics: list[Metric] = []
+    for column, (metric, unit, window, divisor) in _SERIES.items():
+        text = cells[columns[column]]
+        if not text:
+            continue
+        value = float(parse_decimal(text, column)) / divisor
+        if value < 0:
+            raise BadCellError("negative_number", f"`{column}` is negative")
+        metrics.append(Metric(metric=metric, value=value, unit=unit, window=window))
+    return SampleRow(
+        offset=record.offset,
+        line=record.line,
+        observed_at_ns=time_ns,
+        engine=None,
+        metrics=metrics,
+    )
+
+
+def _read_series(records: Iterable[Record], context: ReadContext) -> Iterator[SampleRow]:
+    context.engine, context.clock = "vllm", "relative"
+    context.clock_resolution_ns = NS_PER_S
+    context.clock_reason = "t counts seconds from the start of the run"
+    columns: dict[str, int] | None = None
+    for record in records:
+        try:
+            cells = split_cells(record.data)
+            header = _series_columns(cells)
+            if header is not None:
+                context.tally.ignore("header" if columns is None else "repeated_header")
+                columns = header
+                continue
+            if columns is None:
+                raise BadCellError("no_header", "a row stands before the header")
+            row = _sample(record, columns, cells)
+        except BadCellError as bad:
+            context.tally.reject(record, bad.reason, bad.detail)
+            continue
+        context.tally.use()
+        yield row
+
+
+_VERSIONS: Final = "casys-kaist/LLMServingSim bench/examples with vLLM 0.19.0"
+_REUSE_MISSING: Final = {
+    "reuse, and the capacity curve": "block hashes; vLLM: --kv-events-config with a subscriber"
+    " that writes a file, or token ids from --enable-log-requests at level DEBUG",
+    "observed cache hits": "usage with cached_tokens (vLLM: --enable-prompt-tokens-details)",
+}
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        name="vllm_timing",
+        title="vLLM per-request timing file (JSON lines)",
+        framing="lines",
+        best_grade="L",
+        supplies=(
+            "request_id",
+            "arrived_at_ns",
+            "prompt_tokens",
+            "output_tokens",
+            "queue_ns",
+            "prefill_ns",
+            "ttft_ns",
+            "tpot_ns",
+            "e2e_ns",
+            "status",
+        ),
+        missing={
+            **_REUSE_MISSING,
+            "time from client to queue": "TTFT from arrival (vLLM: --otlp-traces-endpoint)",
+        },
+        versions=_VERSIONS,
+        sniff=_sniff_requests,
+        read=_read_requests,
+        enable_hint="write the request metrics of vLLM's RequestOutput (arrival_time, queued_ts,"
+        " scheduled_ts, first_token_ts, last_token_ts) to JSON lines",
+    ),
+    Format(
+        name="vllm_timeseries",
+        title="vLLM 1 s time series (CSV)",
+        framing="csv",
+        best_grade="C",
+        supplies=tuple(metric for metric, _, _, _ in _SERIES.values()),
+        missing={
+            **_REUSE_MISSING,
+            "anything per request": "the per-request timing file of the same run",
+        },
+        versions=_VERSIONS,
+        sniff=_sniff_series,
+        read=_read_series,
+        enable_hint="sample vLLM's statistics once a second into a CSV file with these columns",
+    ),
+)

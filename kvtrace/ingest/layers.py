@@ -1,0 +1,212 @@
+"""Outer layers around the lines of a program: containers, syslog, colours, process prefixes.
+
+They are peeled from the outside in, only at the start of a line, so that text inside a message can
+not pass for a layer. Lines that a container cut in pieces are joined again per stream.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from kvtrace.ingest.clocks import IsoTime, parse_iso
+from kvtrace.ingest.contract import Record, Tally
+from kvtrace.units import MIB
+
+MAX_JOINED_CHARS: Final = 16 * MIB
+"""A line joined from pieces may not grow past this, as no other line may."""
+_CSI = re.compile(r"\x1b\[[0-9;?]*+[ -/]*+[@-~]")
+_ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
+_CONTAINER = re.compile(rf"({_ISO}) (?:(stdout|stderr) ([FP]) )?")
+_SHORT_ISO = re.compile(rf"({_ISO}) (?:\S{{1,255}} )?[\w.@/-]{{1,64}}\[\d+\]: ")
+_RFC5424 = re.compile(rf"<\d{{1,3}}>1 ({_ISO}) \S{{1,255}} \S{{1,48}} \S{{1,128}} \S{{1,32}} - ")
+_SYSLOG = re.compile(
+    r"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:\S{1,255} )?"
+    r"[\w.@/-]{1,64}(?:\[\d+\])?: "
+)
+_POD = re.compile(r"\[pod/[^\]\s]{1,300}\] ")
+_SRUN = re.compile(r"\d{1,5}: (?=\S)")
+_PROCESS = re.compile(
+    r"\(([A-Za-z][\w.:/-]{0,120})(?: rank=\d+)? pid=\d+(?:, ip=[0-9A-Fa-f.:]{2,45})?\) ?"
+)
+_KSERVE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3}) \d+ kserve\.trace ")
+_RAY_TAIL = re.compile(r" \[repeated \d+x across cluster\].{0,400}", re.DOTALL)
+_PROGRESS = re.compile(r"[^'\"\\]{0,300}?\d(?:it|s|B)/(?:it|s)[^\]'\"\\]{0,60}\]")
+_MESSAGE_KEYS: Final = ("message", "msg", "event", "log")
+_TIME_KEYS: Final = ("asctime", "timestamp", "time", "ts")
+
+
+@dataclass(slots=True)
+class PeeledLine:
+    """One line of a program, without what others put around it."""
+
+    record: Record
+    """The first physical record of the line: it gives offset and line, and takes the outcome."""
+    text: str
+    terminated: bool
+    instant: IsoTime | None = None
+    """Time with a zone, from the outermost layer that has one."""
+    naive: IsoTime | None = None
+    """Full date without a zone, from a JSON formatter or another logger around the program."""
+    process: str | None = None
+    """Innermost process prefix, such as `EngineCore_DP0`."""
+    is_formatted: bool = False
+    """The text is a bare message: a JSON formatter or another logger took its prefix."""
+    through_ray: bool = False
+
+
+@dataclass(slots=True)
+class _Pieces:
+    record: Record
+    texts: list[str]
+    size: int
+    instant: IsoTime | None
+
+
+class LinePeeler:
+    """Peels the lines of one file; gives every record that continues another one its outcome."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._pending: dict[str, _Pieces] = {}
+
+    def feed(self, record: Record) -> PeeledLine | None:
+        """The line that this record completes, or None: a piece, or a record without text."""
+        text = record.data.decode("utf-8", errors="replace")
+        text = text.strip("\x00").removeprefix("\ufeff").rstrip("\r")
+        if not text.strip():
+            self._tally.ignore("padding")
+            return None
+        if "\r" in text:
+            text = text[text.rindex("\r") + 1 :]  # a progress bar was redrawn in front
+        line = PeeledLine(record, text, record.terminated)
+        stream, is_partial = _peel_container(line)
+        if is_partial or stream in self._pending:
+            return self._join(line, stream, is_partial)
+        return peel(line)
+
+    def flush(self) -> None:
+        """Reject lines whose last piece never came; call once, at the end of the file."""
+        for pieces in self._pending.values():
+            self._tally.reject(pieces.record, "damaged_line", "the last piece is missing")
+        self._pending.clear()
+
+    def _join(self, line: PeeledLine, stream: str, is_partial: bool) -> PeeledLine | None:
+        pieces = self._pending.get(stream)
+        if pieces is None:
+            pieces = _Pieces(line.record, [], 0, line.instant)
+            self._pending[stream] = pieces
+        else:
+            self._tally.ignore("continued_piece")
+        pieces.texts.append(line.text)
+        pieces.size += len(line.text)
+        if pieces.size > MAX_JOINED_CHARS:
+            del self._pending[stream]
+            self._tally.reject(pieces.record, "line_too_long", "joined from pieces")
+            return None
+        if is_partial:
+            return None
+        del self._pending[stream]
+        text = "".join(pieces.texts)
+        return peel(PeeledLine(pieces.record, text, line.terminated, instant=pieces.instant))
+
+
+def _peel_container(line: PeeledLine) -> tuple[str, bool]:
+    """Peel docker's JSON or a container runtime's prefix; the stream, and whether more follows."""
+    text = line.text
+    if text.startswith('{"log":'):
+        document = _json_object(text)
+        log, time = document.get("log"), document.get("time")
+        if isinstance(log, str) and "stream" in document:
+            line.instant = parse_iso(time) if isinstance(time, str) else None
+            line.text = log.removesuffix("\n").rstrip("\r")
+            return f"docker:{document['stream']}", not log.endswith("\n")
+    if text[:2] == "20":
+        match = _CONTAINER.match(text)
+        if match is not None and _SHORT_ISO.match(text) is None:
+            line.instant = parse_iso(match[1])
+            line.text = text[match.end() :]
+            return f"cri:{match[2]}", match[3] == "P"
+    return "", False
+
+
+def peel(line: PeeledLine) -> PeeledLine:
+    """The same line after all other layers, outermost first; each may be there or not."""
+    if "\x1b" in line.text:
+        line.text = _CSI.sub("", line.text)
+    for _ in range(8):
+        before = line.text
+        _peel_once(line)
+        if line.text is before or line.is_formatted:
+            break
+    if line.through_ray and " [repeated " in line.text:
+        line.text = _RAY_TAIL.sub("", line.text)
+    return line
+
+
+def _peel_once(line: PeeledLine) -> None:
+    text = line.text
+    first = text[:1]
+    if first == "(":
+        match = _PROCESS.match(text)
+        if match is not None:
+            line.process = match[1]
+            line.through_ray |= "ip=" in match[0] or match[1].startswith("ServeReplica")
+            line.text = text[match.end() :]
+    elif first == "{":
+        _peel_formatter(line)
+    elif first == "[":
+        _cut(line, _POD)
+    elif first == "<":
+        _cut(line, _RFC5424) or _cut(line, _SYSLOG)
+    elif first.isdigit():
+        if not (_cut(line, _SHORT_ISO) or _cut(line, _SRUN)):
+            match = _KSERVE.match(text)
+            if match is not None:
+                line.naive, line.is_formatted = parse_iso(match[1]), True
+                line.text = text[match.end() :]
+    elif first.isupper() and text[3:4] == " ":
+        _cut(line, _SYSLOG)
+
+
+def _cut(line: PeeledLine, layer: re.Pattern[str]) -> bool:
+    match = layer.match(line.text)
+    if match is None:
+        return False
+    if layer.groups and line.instant is None:
+        line.instant = parse_iso(match[1])
+    line.text = line.text[match.end() :]
+    return True
+
+
+def _peel_formatter(line: PeeledLine) -> None:
+    document = _json_object(line.text)
+    message = next((document[key] for key in _MESSAGE_KEYS if key in document), None)
+    if not isinstance(message, str):
+        return
+    stamp = next((document[key] for key in _TIME_KEYS if key in document), None)
+    parsed = parse_iso(stamp) if isinstance(stamp, str) else None
+    if parsed is not None and parsed.is_zoned:
+        line.instant = line.instant or parsed
+    else:
+        line.naive = parsed
+    line.text, line.is_formatted = message.rstrip("\r\n"), True
+
+
+def _json_object(text: str) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def skip_progress_bar(text: str) -> str:
+    """The text behind a progress bar that another thread printed in front of it, else the text."""
+    head = text[:300]
+    if "it/s" not in head and "s/it" not in head:
+        return text
+    match = _PROGRESS.match(text)
+    return text[match.end() :] if match is not None else text
