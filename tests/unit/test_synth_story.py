@@ -180,7 +180,8 @@ def test_statistics_agree_with_the_requests() -> None:
     lines = list(stats_lines(served, ENGINE, block_size_tokens=64, stamp=lambda _: "T"))
     assert [text for _, _, text in lines] == [
         "(APIServer pid=1) INFO T [loggers.py:236] Engine 000:"
-        " Avg prompt throughput: 50.0 tokens/s, Avg generation throughput: 5.1 tokens/s, Running: 0 reqs, Waiting: 0 reqs,"
+        " Avg prompt throughput: 50.0 tokens/s, Avg generation throughput: 5.1 tokens/s,"
+        " Running: 0 reqs, Waiting: 0 reqs,"
         " GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%,"
         " External prefix cache hit rate: 0.0%"
     ]
