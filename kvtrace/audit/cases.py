@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 from kvtrace.audit.ranges import Range
 from kvtrace.audit.record import NextMeasurement, Outcome
-from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN, NET_NEGATIVE_DOMINATES
+from kvtrace.audit.thresholds import (
+    MIN_REQUESTS,
+    MIN_SPAN,
+    NET_NEGATIVE_DOMINATES,
+    PREFILL_BINDS,
+)
 from kvtrace.schema.manifest import Grade
 
 
@@ -19,7 +24,10 @@ class PoolCase:
     extra_hit_tokens: int
     """Tokens that it serves beyond the best option without a pool."""
     saving: Range
-    """USD a month; the low is rounded down to whole instances, the high is a bound."""
+    """USD a month; low and value are whole instances, the low is zero where prefill does not bind,
+    the high is a bound."""
+    unrounded_saving_usd: float
+    """USD a month before rounding to whole instances."""
     cost: Range
     """USD a month of what the pool adds."""
     instances_saved: Range
@@ -86,6 +94,12 @@ class Case:
     """Names of decisive settings that nobody confirmed."""
     next_measurement: NextMeasurement | None
     gpu_usd_per_hour: Range | None = None
+
+    @property
+    def prefill_binds(self) -> bool:
+        """Freed prefill time gives GPUs back: the fleet is sized by prefill."""
+        busy = self.prefill_utilisation
+        return busy is not None and busy >= PREFILL_BINDS.value
 
     @property
     def is_long_enough(self) -> bool:

@@ -129,6 +129,16 @@ CLEAR_MARGIN: Final = Threshold(
     "×",
     "policy: the intervals of value and cost are apart by a factor of two",
 )
+PREFILL_BINDS: Final = Threshold(
+    "prefill_binds",
+    0.5,
+    "ratio",
+    "policy: prefill keeps the instances busy for half of the time; below that decode, memory or "
+    "nothing limits the fleet, and freed prefill gives no GPU back",
+)
+LINK_BINDS: Final = Threshold(
+    "link_binds", 0.7, "ratio", "policy: queues on a link grow fast above 70 % use"
+)
 FLEET_BUSY_SHARE_LOW: Final = Threshold(
     "fleet_busy_share_low",
     0.5,

@@ -56,7 +56,7 @@ def no_prefill_is_worth_a_pool(case: Case) -> Decision | None:
             words.bound_reason(bound, cost),
             "This holds for any hit ratio and any network, since no cache can free more",
         ),
-        conditions=words.growth_condition(bound.saving, cost),
+        conditions=words.growth_condition(bound.saving.value, cost),
         is_proof=True,
     )
 
@@ -106,7 +106,7 @@ def no_reuse_left_is_worth_a_pool(case: Case) -> Decision | None:
             "than the cheapest pool costs"
         ),
         reasons=(words.bound_reason(bound, cost), *words.rival_reasons(case)),
-        conditions=words.growth_condition(bound.saving, cost),
+        conditions=words.growth_condition(bound.saving.value, cost),
         is_proof=True,
     )
 
@@ -163,7 +163,9 @@ def prefill_does_not_bind(case: Case) -> Decision | None:
             f"{saved.low:.2f} to {saved.high:.2f} before rounding){utilisation}",
             "A pool frees prefill only: where prefill does not bind, no GPU is saved",
         ),
-        conditions=words.growth_condition(most.saving, most.cost, at_least=1 / saved.value)
+        conditions=words.growth_condition(
+            most.unrounded_saving_usd, most.cost, at_least=1 / saved.value
+        )
         if saved.value > 0
         else (),
     )
@@ -178,7 +180,7 @@ def costs_more_than_it_saves(case: Case) -> Decision | None:
         outcome="does_not_pay",
         headline="A pool does not pay: each option costs more than it saves",
         reasons=(words.money_reason(best), *words.rival_reasons(case)),
-        conditions=words.growth_condition(best.saving, best.cost),
+        conditions=words.growth_condition(best.unrounded_saving_usd, best.cost),
     )
 
 
@@ -226,7 +228,7 @@ def too_short_to_tell(case: Case) -> Decision | None:
 
 def pays(case: Case) -> Decision | None:
     """The low value beats the high cost, nothing gets slower, and nothing decisive is assumed."""
-    if not case.is_long_enough or case.unconfirmed:
+    if not case.is_long_enough or not case.prefill_binds or case.unconfirmed:
         return None
     paying = [p for p in case.pools if p.keeps_slo and p.saving.low > p.cost.high]
     if not paying:

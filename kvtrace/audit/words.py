@@ -6,7 +6,7 @@ from typing import Final
 
 from kvtrace.audit.cases import Bound, Case, PoolCase
 from kvtrace.audit.ranges import Range
-from kvtrace.audit.thresholds import GROWTH_LIMIT, MIN_REQUESTS, MIN_SPAN, NEARLY_ALL
+from kvtrace.audit.thresholds import GROWTH_LIMIT, MIN_REQUESTS, MIN_SPAN, NEARLY_ALL, PREFILL_BINDS
 from kvtrace.schema.manifest import Grade
 from kvtrace.units import format_rate, format_seconds
 
@@ -85,11 +85,11 @@ def window_text(case: Case) -> str:
     )
 
 
-def growth_condition(saving: Range, cost: Range, *, at_least: float = 1.0) -> tuple[str, ...]:
+def growth_condition(saving_usd: float, cost: Range, *, at_least: float = 1.0) -> tuple[str, ...]:
     """The load at which value would meet cost, if it grows linearly and the pool stays as it is."""
-    if saving.value <= 0:
+    if saving_usd <= 0:
         return ()
-    growth = max(cost.value / saving.value, at_least)
+    growth = max(cost.value / saving_usd, at_least)
     return (
         f"What would change this: {growth:,.1f} times the load of this trace, at the same reuse "
         f"and pool size{'' if growth <= GROWTH_LIMIT.value else ' (that is another fleet)'}",
@@ -100,9 +100,10 @@ def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
     """Break-even GPU price, load or reuse; any one of them is enough."""
     if pool.saving.low > pool.cost.high:
         return ()
-    if pool.saving.value <= 0:
-        return (f"it saves more than {usd(pool.cost)}; now its saving rounds to no whole instance",)
-    factor = pool.cost.value / pool.saving.value
+    binding = _binding_conditions(case)
+    if pool.unrounded_saving_usd <= 0:
+        return (*binding, f"it frees prefill worth more than {usd(pool.cost)}; now it frees none")
+    factor = pool.cost.value / pool.unrounded_saving_usd
     ways = [f"the load is at least {factor:.2f} times that of this trace"]
     if case.gpu_usd_per_hour is not None:
         price = case.gpu_usd_per_hour
@@ -117,7 +118,22 @@ def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
                 f"it serves at least {factor * share:.1f} % of the prompt tokens beyond "
                 f"{case.rival_title} (modelled {share:.1f} %)"
             )
-    return ("value meets cost: " + ", or ".join(ways),)
+    if factor <= 1:
+        return binding or (f"value stays above cost: {', and '.join(ways)}",)
+    return (*binding, "value meets cost: " + ", or ".join(ways))
+
+
+def _binding_conditions(case: Case) -> tuple[str, ...]:
+    """What it takes for freed prefill to give GPUs back."""
+    busy = case.prefill_utilisation
+    if case.prefill_binds or not busy:
+        return ()
+    needed = PREFILL_BINDS.value
+    return (
+        f"prefill limits the fleet: it keeps the instances busy {100 * needed:.0f} % of the time "
+        f"(modelled {100 * busy:.1f} %), as at {needed / busy:.1f} times this load or with as many "
+        "times fewer instances",
+    )
 
 
 def bandwidth_conditions(pools: tuple[PoolCase, ...]) -> tuple[str, ...]:
@@ -160,6 +176,8 @@ def standing_conditions(case: Case) -> tuple[str, ...]:
 def lead(case: Case, pool: PoolCase) -> str:
     """The condition that the headline names."""
     if pool.saving.low <= pool.cost.high:
+        if not case.prefill_binds:
+            return "prefill limits the fleet; now freed prefill need not give a GPU back"
         return (
             f"value meets cost: it saves ${pool.saving.value:,.0f} and costs "
             f"${pool.cost.value:,.0f} a month, and the intervals overlap"

@@ -1,0 +1,118 @@
+"""What a check is: a question with a threshold, and what it says when the data crosses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kvtrace.audit.inputs import ResultOfQuery
+from kvtrace.audit.record import Data, Kv, Level, Option, Quantity, Reuse, Severity
+from kvtrace.audit.thresholds import Threshold
+from kvtrace.replay.scenario import Scenario
+
+ActionKind = Literal["move_less", "faster", "nearer", "measure", "other"]
+Kind = Literal["measured", "modelled", "spec", "fitted", "assumed", "given"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the checks look at."""
+
+    queries: Mapping[str, ResultOfQuery]
+    data: Data
+    reuse: Reuse
+    kv: Kv
+    options: Sequence[Option]
+    scenarios: Mapping[str, Scenario]
+    """By option id."""
+    replayed_reusable_tokens: int | None
+    """Of the replayed requests, in an unlimited cache; the last prompt token is always computed."""
+    replayed_prompt_tokens: int | None
+    is_confirmed: bool
+    """False where a decisive default was not confirmed; modelled findings are then uncertain."""
+
+    def option(self, option_id: str) -> Option | None:
+        """The option of that id, if it was replayed."""
+        return next((option for option in self.options if option.id == option_id), None)
+
+    @property
+    def locals(self) -> list[Option]:
+        """The options that reuse KV without a pool."""
+        return [option for option in self.options if is_local(option.id)]
+
+    @property
+    def pools(self) -> list[Option]:
+        """The pooled options."""
+        return [option for option in self.options if is_pool(option.id)]
+
+    @property
+    def modelled_confidence(self) -> Level:
+        """How far a modelled finding can be trusted at best."""
+        return "medium" if self.is_confirmed else "low"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A check that found something."""
+
+    severity: Severity
+    confidence: Level
+    message: str
+    evidence: tuple[Quantity, ...]
+    table: str | None = None
+    """Overrides the table of the check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One row of the registry."""
+
+    id: str
+    title: str
+    question: str
+    threshold: Threshold
+    look: Callable[[Evidence], Hit | None]
+    action: str
+    action_kind: ActionKind
+    production_check: str
+    table: str | None = field(default=None)
+
+
+def is_pool(option_id: str) -> bool:
+    """Whether the option is a pooled one."""
+    return option_id.startswith("pool_")
+
+
+def is_local(option_id: str) -> bool:
+    """Whether the option reuses KV without a pool: a rival of the pool."""
+    return not is_pool(option_id) and option_id not in {"as_observed", "recompute"}
+
+
+def hit_tokens(option: Option) -> int:
+    """Tokens that the option serves from any tier."""
+    return sum(option.hit_tokens_by_tier.values())
+
+
+def measured(ident: str, value: float | int | str | None, unit: str, source: str) -> Quantity:
+    """A measured piece of evidence; exact over the rows that know it."""
+    return Quantity(
+        id=ident,
+        value=value,
+        unit=unit,
+        source=source,
+        kind="measured",
+        interval_reason="exact over the rows that know it",
+    )
+
+
+def modelled(ident: str, value: float | int | str | None, unit: str, source: str) -> Quantity:
+    """A modelled piece of evidence."""
+    return Quantity(
+        id=ident,
+        value=value,
+        unit=unit,
+        source=source,
+        kind="modelled",
+        interval_reason="one replay; no interval",
+    )

@@ -1,0 +1,172 @@
+"""Checks on the replayed options: what a hit costs, which tier serves it, what the pool adds."""
+
+from __future__ import annotations
+
+from kvtrace.audit.checks import Evidence, Hit, hit_tokens, modelled
+from kvtrace.audit.ranges import ratio
+from kvtrace.audit.record import Option
+from kvtrace.audit.thresholds import (
+    BOUNCE_FACTOR,
+    LITTLE,
+    MOVE_SHARE,
+    NEARLY_ALL,
+    NET_NEGATIVE_DOMINATES,
+    NET_NEGATIVE_SHARE,
+)
+from kvtrace.units import format_bytes, format_seconds, format_traffic
+
+
+def net_negative_hits(evidence: Evidence) -> Hit | None:
+    """Loaded hits that arrive later than recomputing them, per option."""
+    worst = [
+        (share, option)
+        for option in evidence.options
+        if (share := _net_negative_share(option)) is not None and share >= NET_NEGATIVE_SHARE.value
+    ]
+    if not worst:
+        return None
+    worst.sort(key=lambda entry: (-entry[0], entry[1].id))
+    share, option = worst[0]
+    cost = option.hit_cost
+    others = "".join(f"; {o.title}: {100 * s:.0f} %" for s, o in worst[1:3])
+    return Hit(
+        severity="critical" if share >= NET_NEGATIVE_DOMINATES.value else "warning",
+        confidence=evidence.modelled_confidence,
+        message=(
+            f"{option.title}: {cost.net_negative_hits:,} of {cost.hits:,} loaded hits "
+            f"({100 * share:.0f} %) take longer to move than to recompute (modelled); they lose "
+            f"{format_seconds(cost.ttft_lost_s)} of TTFT in all, the others gain "
+            f"{format_seconds(cost.ttft_gained_s)}{others}"
+        ),
+        evidence=(
+            *(modelled(f"net_negative_share:{o.id}", s, "ratio", "replay") for s, o in worst),
+            modelled(f"net_negative_bytes:{option.id}", cost.net_negative_bytes, "bytes", "replay"),
+        ),
+    )
+
+
+def _net_negative_share(option: Option) -> float | None:
+    return ratio(option.hit_cost.net_negative_hits, option.hit_cost.hits)
+
+
+def moves_dominate(evidence: Evidence) -> Hit | None:
+    """After the queue, more time goes into moving KV than into computing it."""
+    slow = []
+    for option in evidence.options:
+        share = _move_share(option)
+        if share is not None and share >= MOVE_SHARE.value:
+            slow.append((share, option))
+    if not slow:
+        return None
+    slow.sort(key=lambda entry: (-entry[0], entry[1].id))
+    share, option = slow[0]
+    return Hit(
+        severity="warning",
+        confidence=evidence.modelled_confidence,
+        message=(
+            f"{option.title}: {100 * share:.0f} % of the time between queue and first token is "
+            f"lookup, pull and load, not prefill (modelled); {_moved(option)} moved"
+        ),
+        evidence=tuple(modelled(f"move_share:{o.id}", s, "ratio", "replay") for s, o in slow),
+    )
+
+
+def _move_share(option: Option) -> float | None:
+    move, prefill = option.move_s.mean, option.prefill_s.mean
+    return None if move is None or prefill is None else ratio(move, move + prefill)
+
+
+def _moved(option: Option) -> str:
+    return format_traffic(option.hit_cost.moved_bytes)
+
+
+def hits_end_at_hbm(evidence: Evidence) -> Hit | None:
+    """HBM alone serves nearly all the reuse that there is."""
+    option, reusable = evidence.option("hbm_only"), evidence.replayed_reusable_tokens
+    if option is None or not reusable:
+        return None
+    share = hit_tokens(option) / reusable
+    if share < NEARLY_ALL.value:
+        return None
+    return Hit(
+        severity="info",
+        confidence=evidence.modelled_confidence,
+        message=(
+            f"HBM alone serves {hit_tokens(option):,} of {reusable:,} reusable tokens "
+            f"({100 * share:.1f} %, modelled): a tier below it finds almost nothing to serve"
+        ),
+        evidence=(modelled("hbm_share_of_reusable", share, "ratio", "replay of hbm_only"),),
+    )
+
+
+def working_set_fits_dram(evidence: Evidence) -> Hit | None:
+    """HBM does not hold the working set, but the idle DRAM of the GPU nodes does."""
+    option, reusable = evidence.option("dram_idle"), evidence.replayed_reusable_tokens
+    if option is None or not reusable or hits_end_at_hbm(evidence) is not None:
+        return None
+    share = hit_tokens(option) / reusable
+    if share < NEARLY_ALL.value:
+        return None
+    scenario = evidence.scenarios.get(option.id)
+    capacity = sum(tier.capacity_bytes for tier in scenario.tiers) if scenario else None
+    size = "" if not capacity else f" of {format_bytes(capacity)} an instance"
+    return Hit(
+        severity="warning",
+        confidence=evidence.modelled_confidence,
+        message=(
+            f"Idle DRAM{size} serves {hit_tokens(option):,} of {reusable:,} reusable tokens "
+            f"({100 * share:.1f} %, modelled): local offload needs no network and no pool"
+        ),
+        evidence=(
+            modelled("dram_share_of_reusable", share, "ratio", "replay of dram_idle"),
+            modelled("kv_bytes_distinct", evidence.kv.bytes_distinct, "bytes", "kv/summary"),
+        ),
+    )
+
+
+def pool_adds_little(evidence: Evidence) -> Hit | None:
+    """The best pool serves hardly more than the best option without one."""
+    prompt = evidence.replayed_prompt_tokens
+    if not evidence.pools or not evidence.locals or not prompt:
+        return None
+    pool = max(evidence.pools, key=lambda option: (hit_tokens(option), option.id))
+    rival = max(evidence.locals, key=lambda option: (hit_tokens(option), option.id))
+    extra = hit_tokens(pool) - hit_tokens(rival)
+    if extra / prompt >= LITTLE.value:
+        return None
+    return Hit(
+        severity="warning",
+        confidence=evidence.modelled_confidence,
+        message=(
+            f"{pool.title} serves {hit_tokens(pool):,} tokens, {rival.title} without a pool "
+            f"{hit_tokens(rival):,} (modelled): {extra:+,} of {prompt:,} prompt tokens"
+        ),
+        evidence=(
+            modelled("extra_hit_tokens", extra, "tokens", f"replays of {pool.id} and {rival.id}"),
+        ),
+    )
+
+
+def host_bounce_dominates(evidence: Evidence) -> Hit | None:
+    """The copy through host memory makes RDMA moves much longer than GPU-direct ones."""
+    bounce = evidence.option("pool_dram_rdma_bounce")
+    direct = evidence.option("pool_dram_rdma_direct")
+    if bounce is None or direct is None:
+        return None
+    factor = ratio(bounce.move_s.mean, direct.move_s.mean)
+    if factor is None or factor < BOUNCE_FACTOR.value:
+        return None
+    return Hit(
+        severity="warning",
+        confidence=evidence.modelled_confidence,
+        message=(
+            f"With the host bounce a move takes {format_seconds(bounce.move_s.mean or 0.0)} on "
+            f"average, GPU-direct {format_seconds(direct.move_s.mean or 0.0)} ({factor:.2f} times, "
+            "modelled): the network is not the bottleneck, the load after it is"
+        ),
+        evidence=(
+            modelled("bounce_over_direct", factor, "ratio", "replays of both paths"),
+            modelled("move_mean_s:pool_dram_rdma_bounce", bounce.move_s.mean, "s", "replay"),
+            modelled("move_mean_s:pool_dram_rdma_direct", direct.move_s.mean, "s", "replay"),
+        ),
+    )

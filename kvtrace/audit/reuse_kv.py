@@ -1,0 +1,78 @@
+"""The reuse and KV parts of the record, from their queries; unknown stays null, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvtrace.audit.inputs import ResultOfQuery
+from kvtrace.audit.ranges import ratio
+from kvtrace.audit.record import BytesDistribution, CurvePoint, Data, Kv, Reuse
+from kvtrace.audit.view import count, number, rows_of, summary_of
+from kvtrace.audit.words import WHY_UNKNOWN
+
+
+def build_reuse_part(queries: Mapping[str, ResultOfQuery], data: Data) -> Reuse:
+    """What could be reused and what a cache of each capacity would catch."""
+    row = summary_of(queries, "reuse/summary")
+    is_known = data.evidence_grade == "A" and count(row, "reusable_blocks") is not None
+    if not is_known:
+        row = {}
+    return Reuse(
+        reusable_ratio_blocks=number(row, "reusable_ratio_blocks"),
+        reusable_ratio_tokens=number(row, "reusable_ratio_tokens"),
+        reusable_ratio_requests_mean=number(row, "reusable_ratio_requests_mean"),
+        reusable_ratio_full_blocks=number(row, "reusable_ratio_full_blocks"),
+        requests_with_reuse_ratio=number(row, "requests_with_reuse_ratio"),
+        reusable_blocks=count(row, "reusable_blocks"),
+        reusable_tokens=count(row, "reusable_tokens"),
+        observed_hit_ratio_tokens=_observed_ratio(queries),
+        hit_curve=_curve(queries) if is_known else [],
+        unknown_reason=None if is_known else WHY_UNKNOWN[data.evidence_grade],
+    )
+
+
+def build_kv_part(
+    queries: Mapping[str, ResultOfQuery], *, llm: str, kv_dtype: str, bytes_per_token: float
+) -> Kv:
+    """KV bytes of the prompts under the LLM shape."""
+    row = summary_of(queries, "kv/summary")
+    return Kv(
+        llm=llm,
+        kv_dtype=kv_dtype,
+        bytes_per_token=bytes_per_token,
+        bytes_requested=number(row, "kv_bytes_requested"),
+        bytes_requested_block_rounded=number(row, "kv_bytes_block_rounded"),
+        bytes_distinct=number(row, "kv_bytes_distinct"),
+        distribution=BytesDistribution(
+            mean=number(row, "kv_bytes_mean"),
+            p50=number(row, "kv_bytes_p50"),
+            p90=number(row, "kv_bytes_p90"),
+            p99=number(row, "kv_bytes_p99"),
+            maximum=number(row, "kv_bytes_max"),
+        ),
+    )
+
+
+def _observed_ratio(queries: Mapping[str, ResultOfQuery]) -> float | None:
+    """cached_tokens / prompt_tokens over the requests that know both, from `reuse/definitions`."""
+    for row in rows_of(queries, "reuse/definitions"):
+        if row.get("definition") == "observed_tokens":
+            return ratio(number(row, "numerator"), number(row, "denominator"))
+    return None
+
+
+def _curve(queries: Mapping[str, ResultOfQuery]) -> list[CurvePoint]:
+    points = []
+    for row in rows_of(queries, "reuse/capacity_curve"):
+        capacity = count(row, "capacity_blocks")
+        if capacity is None:
+            continue
+        points.append(
+            CurvePoint(
+                capacity_blocks=capacity,
+                capacity_bytes=number(row, "capacity_bytes"),
+                hit_ratio_blocks=number(row, "hit_ratio_blocks"),
+                hit_ratio_tokens=number(row, "hit_ratio_tokens"),
+            )
+        )
+    return points

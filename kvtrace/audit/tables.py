@@ -1,0 +1,66 @@
+"""Query results as tables of the record: what the report may show and copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kvtrace.audit.inputs import ResultOfQuery
+from kvtrace.audit.record import Table
+from kvtrace.audit.view import Value
+
+MAX_ROWS: Final = 2000
+"""More than a chart can show; longer results are cut, and the table says how long they were."""
+
+TITLES: Final[Mapping[str, str]] = {
+    "coverage/fields": "Which fields the sources supply",
+    "coverage/over_time": "Requests and known fields over time",
+    "coverage/statuses": "Requests by status",
+    "kv/bytes_distribution": "KV bytes per request",
+    "kv/summary": "KV bytes in all",
+    "latency/by_prompt_bucket": "Latency by prompt length (measured)",
+    "latency/hit_and_ttft_over_time": "Hit ratio and TTFT over time (measured)",
+    "latency/summary": "Latency (measured)",
+    "reuse/by_prompt_bucket": "Reuse by prompt length (unlimited cache)",
+    "reuse/capacity_curve": "Hit ratio by capacity of one LRU cache (idealised)",
+    "reuse/definitions": "One hit rate, several definitions",
+    "reuse/gaps": "Time between uses of a block",
+    "reuse/over_time": "Reuse over time (unlimited cache)",
+    "reuse/summary": "Reuse in all (unlimited cache)",
+    "samples/over_time": "Engine-wide observations over time",
+}
+
+
+def build_tables(queries: Mapping[str, ResultOfQuery]) -> dict[str, Table]:
+    """Every query result as a table, by query name."""
+    return {name: _table(name, queries[name]) for name in sorted(queries)}
+
+
+def _table(name: str, result: ResultOfQuery) -> Table:
+    height = result.frame.height
+    rows = [[_cell(value) for value in row] for row in result.frame.head(MAX_ROWS).iter_rows()]
+    return Table(
+        id=name,
+        title=TITLES.get(name, _default_title(name)),
+        query=name,
+        columns=list(result.columns),
+        units=list(result.units),
+        meanings=list(result.meanings),
+        rows=rows,
+        truncated_from=height if height > MAX_ROWS else None,
+    )
+
+
+def _default_title(name: str) -> str:
+    topic, _, question = name.partition("/")
+    words = (question or topic).replace("_", " ")
+    return f"{topic.capitalize()}: {words}" if question else words.capitalize()
+
+
+def _cell(value: object) -> Value:
+    """A cell that JSON can hold: lists and structs become text."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    return str(value)
