@@ -68,3 +68,5 @@ class ReplayResult:
     prefill_utilisation: float
     """Busy prefill seconds over instances × span, 0..1."""
     hbm_evicted_blocks: int
+    oversized_requests: int = 0
+    """Requests whose KV alone exceeds the HBM of an instance; served anyway, in an empty one."""

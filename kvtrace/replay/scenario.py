@@ -92,3 +92,6 @@ class Scenario:
     idealised: bool = False
     """True: instant insert and no pinning; hit ratios then equal the reuse facts."""
     seed: int = 0
+    prefill_chunk_tokens: int = 0
+    """Prompt tokens computed per engine step (chunked prefill); 0: a prefill is one step. While a
+    prefill runs, every step also serves the decoding requests and lasts that much longer."""

@@ -1,0 +1,143 @@
+"""From the lists of a run to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kvtrace.replay.links import FlowNet
+from kvtrace.replay.result import LinkUse, ReplayResult, Timeline
+from kvtrace.replay.scenario import PrefillTime, Scenario
+from kvtrace.replay.state import Move, Requests
+from kvtrace.replay.topology import Topology
+from kvtrace.schema.arrays import FloatArray, IntArray, RequestTrace
+
+
+def collect(
+    trace: RequestTrace,
+    scenario: Scenario,
+    *,
+    requests: Requests,
+    topology: Topology,
+    tier_hits: Sequence[Sequence[int]],
+    net: FlowNet[Move],
+    busy_s: float,
+    evicted_blocks: int,
+    oversized: int,
+) -> ReplayResult:
+    """The result of a run that has ended."""
+    first_token_s = _floats(requests.first_token_s)
+    span_s = float(first_token_s.max() - requests.arrived_s[0]) if trace.requests else 0.0
+    busiest = scenario.instances * span_s
+    return ReplayResult(
+        scenario=scenario,
+        span_s=span_s,
+        timeline=_timeline(trace, scenario, requests, topology, tier_hits),
+        link_use=_link_use(topology, net, span_s),
+        prefill_utilisation=min(1.0, busy_s / busiest) if busiest > 0 else 0.0,
+        hbm_evicted_blocks=evicted_blocks,
+        oversized_requests=oversized,
+    )
+
+
+def _timeline(
+    trace: RequestTrace,
+    scenario: Scenario,
+    requests: Requests,
+    topology: Topology,
+    tier_hits: Sequence[Sequence[int]],
+) -> Timeline:
+    arrived_s = _floats(requests.arrived_s)
+    lookup_s, pull_s, load_s = map(_floats, (requests.lookup_s, requests.pull_s, requests.load_s))
+    ttft_s = _floats(requests.first_token_s) - arrived_s
+    waited_s = _floats(requests.started_s) - arrived_s - lookup_s - pull_s - load_s
+    e2e_s = _floats(requests.e2e_s) if trace.output_known else np.full(requests.count, np.nan)
+    steps = np.asarray(trace.output_tokens, dtype=np.float64) - 1
+    is_decoded = steps > 0 if trace.output_known else np.zeros(requests.count, dtype=np.bool_)
+    tpot_s = np.full(requests.count, np.nan)
+    np.divide(e2e_s - ttft_s, steps, out=tpot_s, where=is_decoded)
+    hit_tokens = {"hbm": np.asarray(requests.hbm_hit, dtype=np.int64)}
+    hit_tokens |= {spec.tier_id: np.zeros(requests.count, np.int64) for spec in scenario.tiers}
+    for tier, hits in zip(topology.tiers, tier_hits, strict=True):
+        hit_tokens[tier.spec.tier_id] += np.asarray(hits, dtype=np.int64)
+    recompute_s, recompute_hit_s = _counterfactuals(requests, scenario.prefill, tier_hits)
+    return Timeline(
+        instance=np.asarray(requests.instance, dtype=np.int32),
+        queue_s=np.maximum(waited_s, 0.0),
+        lookup_s=lookup_s,
+        pull_s=pull_s,
+        load_s=load_s,
+        prefill_s=_floats(requests.prefill_s),
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        e2e_s=e2e_s,
+        gpu_busy_s=_floats(requests.pure_s) + _floats(requests.stall_s),
+        recompute_s=recompute_s,
+        recompute_hit_s=recompute_hit_s,
+        hit_tokens=hit_tokens,
+        computed_tokens=np.asarray(requests.computed, dtype=np.int64),
+        moved_bytes=_floats(requests.moved_bytes),
+    )
+
+
+def _counterfactuals(
+    requests: Requests, prefill: PrefillTime, tier_hits: Sequence[Sequence[int]]
+) -> tuple[FloatArray, FloatArray]:
+    """(whole prompt computed, computing what was loaded): seconds, decode riding along left out."""
+    loaded = _sums(tier_hits, requests.count)
+    whole: dict[int, float] = {0: 0.0}
+    recompute_s: list[float] = []
+    recompute_hit_s: list[float] = []
+    for request, prompt in enumerate(requests.prompt):
+        pure_s = requests.pure_s[request]
+        hit = prompt - requests.computed[request]
+        if not hit:
+            whole[prompt] = pure_s
+        elif prompt not in whole:
+            whole[prompt] = prefill.prefill_s(prompt, 0)
+        recompute_s.append(whole[prompt])
+        above = max(0, hit - loaded[request])
+        if above == hit:
+            recompute_hit_s.append(0.0)
+        elif above:
+            recompute_hit_s.append(prefill.prefill_s(prompt - above, above) - pure_s)
+        else:
+            recompute_hit_s.append(whole[prompt] - pure_s)
+    return _floats(recompute_s), _floats(recompute_hit_s)
+
+
+def _sums(rows: Sequence[Sequence[int]], count: int) -> list[int]:
+    return [sum(column) for column in zip(*rows, strict=True)] if rows else [0] * count
+
+
+def _link_use(topology: Topology, net: FlowNet[Move], span_s: float) -> tuple[LinkUse, ...]:
+    """One row per kind of link, in order of first use in the chain.
+
+    Writes that drain after the last first token are counted in bytes; utilisation is capped at 1.
+    """
+    rows: list[LinkUse] = []
+    for link_id in dict.fromkeys(topology.link_ids):
+        links = [index for index, kind in enumerate(topology.link_ids) if kind == link_id]
+        read = sum(net.read_bytes[link] for link in links)
+        written = sum(net.written_bytes[link] for link in links)
+        could_move = sum(topology.bytes_per_s[link] for link in links) * span_s
+        rows.append(
+            LinkUse(
+                link_id=link_id,
+                links=len(links),
+                bytes_read=read,
+                bytes_written=written,
+                busy_s=sum(net.busy_s[link] for link in links),
+                utilisation=min(1.0, (read + written) / could_move) if could_move > 0 else 0.0,
+            )
+        )
+    return tuple(rows)
+
+
+def _floats(values: Sequence[float]) -> FloatArray:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _ints(values: Sequence[int]) -> IntArray:
+    return np.asarray(values, dtype=np.int64)

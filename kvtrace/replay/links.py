@@ -1,0 +1,220 @@
+"""Links that flows share max-min fairly.
+
+A flow crosses all links of its route at once. Flows on the same route always have the same rate, so
+each route keeps one running total of bytes served per flow ("virtual time") and a heap of end
+marks; a change of rate costs nothing per flow. Only the routes that are connected by shared links
+are shared out again when a flow starts or ends.
+
+Formula (progressive filling): take the link with the least `free bytes/s / open flows`; its flows
+get that rate for good; subtract it from their other links; repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from math import inf
+from typing import Generic, TypeVar
+
+Owner = TypeVar("Owner")
+
+
+class _Route(Generic[Owner]):
+    """One set of links with the flows that cross all of it."""
+
+    __slots__ = ("cap", "component", "flows", "links", "rate", "served")
+
+    def __init__(self, links: tuple[int, ...], cap: float) -> None:
+        self.links = links
+        self.cap = cap
+        """Bytes/s of the narrowest link."""
+        self.component: _Component[Owner]
+        self.flows: list[tuple[float, int, Owner]] = []
+        self.served = 0.0
+        """Bytes that a flow present since the route was last empty has got."""
+        self.rate = 0.0
+        """Bytes/s of each flow now."""
+
+
+class _Component(Generic[Owner]):
+    """Routes that are connected through shared links."""
+
+    __slots__ = ("active", "at", "first", "index")
+    first: _Route[Owner]
+    """The route whose first flow ends next; set while a route is active."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.active: list[_Route[Owner]] = []
+        self.at = 0.0
+        """Time up to which `served` of the active routes is right."""
+
+
+class FlowNet(Generic[Owner]):
+    """All links of a replay and the flows on them.
+
+    `next_at` is the time at which the next flow ends (inf: none); call `finish` then.
+    """
+
+    __slots__ = (
+        "_busy_from",
+        "_caps",
+        "_components",
+        "_deadlines",
+        "_flows_on",
+        "_of_index",
+        "_sequence",
+        "busy_s",
+        "next_at",
+        "read_bytes",
+        "written_bytes",
+    )
+
+    def __init__(self, bytes_per_s: Sequence[float], routes: Sequence[tuple[int, ...]]) -> None:
+        self._caps = [float(rate) for rate in bytes_per_s]
+        links = len(self._caps)
+        self._flows_on = [0] * links
+        self._busy_from = [0.0] * links
+        self.busy_s = [0.0] * links
+        """Seconds with at least one flow, per link."""
+        self.read_bytes = [0.0] * links
+        self.written_bytes = [0.0] * links
+        self._sequence = 0
+        self._of_index, self._components = self._join(routes)
+        self._deadlines = [inf] * len(self._components)
+        self.next_at = inf
+
+    def _join(
+        self, routes: Sequence[tuple[int, ...]]
+    ) -> tuple[list[_Route[Owner]], list[_Component[Owner]]]:
+        """Routes by index (equal sets of links are one route), and the components they form."""
+        root = list(range(len(self._caps)))
+
+        def find(link: int) -> int:
+            while root[link] != link:
+                root[link] = root[root[link]]
+                link = root[link]
+            return link
+
+        sets = [tuple(sorted(set(links))) for links in routes]
+        for links in sets:
+            for link in links[1:]:
+                root[find(link)] = find(links[0])
+        components: dict[int, _Component[Owner]] = {}
+        by_links: dict[tuple[int, ...], _Route[Owner]] = {}
+        for links in sets:
+            if links not in by_links:
+                route = _Route[Owner](links, min(self._caps[link] for link in links))
+                group = find(links[0])
+                if group not in components:
+                    components[group] = _Component(len(components))
+                route.component = components[group]
+                by_links[links] = route
+        return [by_links[links] for links in sets], list(components.values())
+
+    def start(self, now: float, route: int, size: float, owner: Owner, *, write: bool) -> None:
+        """Put a flow of `size` bytes on a route at time `now` (never before the last event)."""
+        on = self._of_index[route]
+        component = on.component
+        self._serve(component, now)
+        if not on.flows:
+            on.served = 0.0
+            component.active.append(on)
+        self._sequence += 1
+        heappush(on.flows, (on.served + size, self._sequence, owner))
+        flows_on = self._flows_on
+        total = self.written_bytes if write else self.read_bytes
+        for link in on.links:
+            total[link] += size
+            if not flows_on[link]:
+                self._busy_from[link] = now
+            flows_on[link] += 1
+        self._share(component)
+
+    def finish(self) -> list[Owner]:
+        """End the flows that are due at `next_at`, and say whose they were."""
+        now = self.next_at
+        component = self._components[self._deadlines.index(now)]
+        self._serve(component, now)
+        first = component.first
+        flows = first.flows
+        mark = flows[0][0]
+        first.served = mark
+        done: list[Owner] = []
+        while flows and flows[0][0] <= mark:
+            done.append(heappop(flows)[2])
+        if not flows:
+            component.active.remove(first)
+        for link in first.links:
+            left = self._flows_on[link] - len(done)
+            self._flows_on[link] = left
+            if not left:
+                self.busy_s[link] += now - self._busy_from[link]
+        self._share(component)
+        return done
+
+    def fair_rate(self, route: int) -> float:
+        """Bytes/s that one more flow on the route could count on, were all others to stay.
+
+        Formula: min over links of bytes/s / (flows + 1); a lower bound of the max-min share.
+        """
+        flows_on = self._flows_on
+        caps = self._caps
+        return min(caps[link] / (flows_on[link] + 1) for link in self._of_index[route].links)
+
+    @staticmethod
+    def _serve(component: _Component[Owner], now: float) -> None:
+        passed = now - component.at
+        if passed > 0.0:
+            for route in component.active:
+                route.served += route.rate * passed
+        component.at = now
+
+    def _share(self, component: _Component[Owner]) -> None:
+        """Give every active route of the component its max-min rate, and find the next end."""
+        active = component.active
+        if len(active) == 1:
+            active[0].rate = active[0].cap / len(active[0].flows)
+        elif active:
+            self._fill(active)
+        wait = inf
+        for route in active:
+            left = (route.flows[0][0] - route.served) / route.rate
+            if left < wait:
+                wait = left
+                component.first = route
+        deadlines = self._deadlines
+        deadlines[component.index] = component.at + wait if wait > 0.0 else component.at
+        self.next_at = min(deadlines)
+
+    def _fill(self, active: Sequence[_Route[Owner]]) -> None:
+        """Progressive filling; ties go to the link seen first, so the result is one."""
+        free: dict[int, float] = {}
+        count: dict[int, int] = {}
+        for route in active:
+            flows = len(route.flows)
+            for link in route.links:
+                if link in free:
+                    count[link] += flows
+                else:
+                    free[link] = self._caps[link]
+                    count[link] = flows
+        open_routes = list(active)
+        while open_routes:
+            share = inf
+            narrow = -1
+            for link, flows in count.items():
+                if flows and free[link] < share * flows:
+                    share = free[link] / flows
+                    narrow = link
+            left: list[_Route[Owner]] = []
+            for route in open_routes:
+                if narrow not in route.links:
+                    left.append(route)
+                    continue
+                route.rate = share
+                flows = len(route.flows)
+                for link in route.links:
+                    free[link] = max(0.0, free[link] - share * flows)
+                    count[link] -= flows
+            open_routes = left

@@ -1,0 +1,157 @@
+"""What changes while a replay runs: one record per instance, flat lists per request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kvtrace.replay.blocks import AtomTable, HbmCache, LruCache, build_atoms
+from kvtrace.replay.decode import DecodeBatch
+from kvtrace.replay.scenario import Scenario
+from kvtrace.replay.topology import Leg, Tier, blocks_of
+from kvtrace.schema.arrays import RequestTrace
+from kvtrace.units import NS_PER_S
+
+
+class Part(NamedTuple):
+    """What one tier adds to the leading run of a request."""
+
+    tier: Tier
+    at: int
+    """Where the run stands after this tier: so many atoms …"""
+    depth: int
+    """… and so many blocks of the next one."""
+    blocks: int
+    """Blocks of the run after this tier."""
+    tokens: int
+    """Prompt tokens that this tier adds."""
+
+
+class Move:
+    """A load of one request, or a write of its blocks to one tier: legs, one after the other."""
+
+    __slots__ = ("began_s", "is_write", "leg", "legs", "on_done", "request")
+
+    def __init__(
+        self,
+        request: int,
+        legs: Sequence[tuple[Leg, float]],
+        on_done: Callable[[float], None],
+        *,
+        is_write: bool,
+    ) -> None:
+        self.request = request
+        self.legs = legs
+        """(leg, bytes)"""
+        self.leg = 0
+        self.began_s = 0.0
+        """When the present leg began, its latency included."""
+        self.on_done = on_done
+        self.is_write = is_write
+
+
+class Instance:
+    """One engine instance: a prefill server, a decode batch, and HBM."""
+
+    __slots__ = (
+        "decode",
+        "hbm",
+        "holders",
+        "ideal_hbm",
+        "index",
+        "is_blocked",
+        "is_busy",
+        "is_dirty",
+        "loaded",
+        "queued",
+        "queued_s",
+        "steps_per_s",
+        "waiting",
+    )
+
+    def __init__(self, index: int, scenario: Scenario, table: AtomTable, block_tokens: int) -> None:
+        kv_bytes = scenario.kv_bytes_per_token
+        size = blocks_of(scenario.hbm_capacity_bytes, kv_bytes * block_tokens)
+        self.index = index
+        self.hbm = HbmCache(
+            blocks_of(scenario.hbm_capacity_bytes, kv_bytes), block_tokens, table.blocks
+        )
+        self.ideal_hbm = LruCache(size if scenario.reuse else 0, table.blocks)
+        self.decode = DecodeBatch(scenario.decode)
+        self.waiting: list[int] = []
+        """Heap of requests (by arrival) that hold no HBM yet."""
+        self.loaded: list[int] = []
+        """Heap of requests (by arrival) that hold their HBM and are ready to prefill."""
+        self.holders = 0
+        """Requests that hold HBM."""
+        self.queued = 0
+        self.queued_s = 0.0
+        """Prefill seconds of the requests routed here that have no first token yet."""
+        self.is_busy = False
+        self.is_blocked = False
+        """The oldest waiting request finds no room: nobody may overtake it into HBM."""
+        self.is_dirty = False
+        """The decode pace must be set anew."""
+        self.steps_per_s: float | None = None
+        """Decode steps per second while a prefill (or a sync load) holds the GPU."""
+
+
+class Requests:
+    """The trace as plain lists, and what is known of each request so far."""
+
+    def __init__(self, trace: RequestTrace, scenario: Scenario) -> None:
+        count = trace.requests
+        self.count = count
+        self.block_tokens = max(1, trace.block_size_tokens)
+        self.arrived_s: list[float] = (trace.arrived_at_ns / NS_PER_S).tolist()
+        self.prompt: list[int] = trace.prompt_tokens.tolist()
+        output: list[int] = trace.output_tokens.tolist()
+        self.output = output if trace.output_known else [0] * count
+        self.table = build_atoms(trace) if scenario.reuse else _no_atoms(count)
+        blocks = self.table.request_blocks
+        size = self.block_tokens
+        self.pad = [max(0, b * size - p) for b, p in zip(blocks, self.prompt, strict=True)]
+        """Tokens that the partial last block lacks."""
+        self.private = [
+            max(0, p - b * size) + o
+            for b, p, o in zip(blocks, self.prompt, self.output, strict=True)
+        ]
+        """Tokens of KV that never enter a cache: prompt without block ids, and output."""
+        spare = 0 if scenario.idealised else 1
+        self.most = [max(0, p - spare) for p in self.prompt]
+        """Most tokens that a cache may serve: all but the last prompt token."""
+        self.instance = [0] * count
+        self.lookup_s = [0.0] * count
+        self.pull_s = [0.0] * count
+        self.load_s = [0.0] * count
+        self.started_s = [0.0] * count
+        self.prefill_s = [0.0] * count
+        self.pure_s = [0.0] * count
+        """Prefill seconds without the decode steps that ride along."""
+        self.stall_s = [0.0] * count
+        self.first_token_s = [0.0] * count
+        """Time of the first token, on the clock of `arrived_s`."""
+        self.e2e_s = [0.0] * count
+        self.hbm_hit = [0] * count
+        self.computed = [0] * count
+        self.moved_bytes = [0.0] * count
+        self.wants_lookup = bytearray(count)
+        """1: the tiers below HBM are still to be looked up."""
+        self.planned = [0] * count
+        """Blocks that caches will serve, as far as is known at arrival."""
+        self.guess: list[tuple[int, float]] = [(-1, 0.0)] * count
+        """(hit tokens, prefill seconds) as estimated at arrival."""
+        self.at: list[int] = self.table.offset[:-1]
+        self.depth = [0] * count
+        self.run = [0] * count
+        """Blocks of the leading run that the request holds; ends at (at, depth)."""
+        self.held: list[int] = self.table.offset[:-1]
+        """Atoms of the request before this one are pinned by it."""
+
+    def tokens(self, request: int, blocks: int) -> int:
+        """Prompt tokens that a leading run of `blocks` serves."""
+        return min(blocks * self.block_tokens, self.most[request])
+
+
+def _no_atoms(count: int) -> AtomTable:
+    return AtomTable([0] * (count + 1), [], [], [0] * count)
