@@ -1,0 +1,250 @@
+"""The verdict as a table of cases. A false `pays` is the worst bug."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kvtrace.audit.cases import Bound, Case, PoolCase
+from kvtrace.audit.ranges import Range
+from kvtrace.audit.record import NextMeasurement, Outcome, Verdict
+from kvtrace.audit.verdict import decide
+
+MEASUREMENT = NextMeasurement(question="how much?", flag="--log", hours=2, settles="reuse")
+POOL = PoolCase(
+    option_id="pool_dram_rdma_direct",
+    title="Pool over RDMA",
+    extra_hit_tokens=30_000_000,
+    saving=Range(40_000, 60_000, 90_000),
+    unrounded_saving_usd=65_000,
+    cost=Range(10_000, 15_000, 20_000),
+    instances_saved=Range(2.4, 3.4, 4.8),
+    is_no_slower=True,
+    slowdown="p90 0.8 s against 1.1 s",
+    net_negative_share=0.01,
+    path_bytes_per_s=100e9,
+    break_even_bytes_per_s=20e9,
+)
+PAYS = Case(
+    grade="A",
+    requests=50_000,
+    span_s=90_000.0,
+    prompt_tokens=100_000_000,
+    reusable_tokens=60_000_000,
+    all_prefill=Bound(
+        instances=Range(6, 8, 12), saving=Range(90_000, 140_000, 260_000), what="all prefill free"
+    ),
+    all_reuse=Bound(
+        instances=Range(3, 4, 6), saving=Range(50_000, 70_000, 130_000), what="all reuse free"
+    ),
+    lowest_pool_cost=Range(10_000, 15_000, 20_000),
+    rival_title="Idle DRAM",
+    rival_hit_tokens=20_000_000,
+    hbm_hit_tokens=10_000_000,
+    prefill_utilisation=0.8,
+    pools=(POOL,),
+    unconfirmed=(),
+    next_measurement=MEASUREMENT,
+    gpu_usd_per_hour=Range(2.0, 3.0, 5.0),
+)
+CHEAP_BOUND = Bound(instances=Range(0.1, 0.15, 0.2), saving=Range(0, 0, 4_000), what="free")
+UNKNOWN = replace(PAYS, reusable_tokens=None, all_reuse=None, pools=())
+
+
+def pool(**changes: object) -> tuple[PoolCase, ...]:
+    return (replace(POOL, **changes),)  # type: ignore[arg-type]
+
+
+SLOW = pool(
+    is_no_slower=False,
+    slowdown="p99 4 s against 2 s",
+    net_negative_share=0.7,
+    path_bytes_per_s=5e9,
+    break_even_bytes_per_s=20e9,
+)
+TABLE: list[tuple[str, Case, Outcome, str]] = [
+    ("pays", PAYS, "pays", "saves more than it costs"),
+    ("no reuse", replace(PAYS, reusable_tokens=0), "does_not_pay", "ever used again"),
+    (
+        "all prefill is worth less than the cheapest pool",
+        replace(PAYS, all_prefill=CHEAP_BOUND),
+        "does_not_pay",
+        "even if it made all prefill free",
+    ),
+    (
+        "reuse all in HBM",
+        replace(PAYS, hbm_hit_tokens=59_000_000, pools=pool(extra_hit_tokens=500_000)),
+        "does_not_pay",
+        "HBM already serves",
+    ),
+    (
+        "beyond HBM but within idle DRAM",
+        replace(PAYS, rival_hit_tokens=59_500_000, pools=pool(extra_hit_tokens=500_000)),
+        "does_not_pay",
+        "Idle DRAM already serves",
+    ),
+    (
+        "reuse that idle DRAM leaves is worth less than the cheapest pool",
+        replace(PAYS, all_reuse=CHEAP_BOUND),
+        "does_not_pay",
+        "all the reuse that Idle DRAM leaves",
+    ),
+    ("pooled reuse on a slow network", replace(PAYS, pools=SLOW), "pays_only_if", "path"),
+    (
+        "slow network, and too dear at any price",
+        replace(PAYS, pools=tuple(replace(p, saving=Range(0, 0, 9_000)) for p in SLOW)),
+        "does_not_pay",
+        "costs more than it saves",
+    ),
+    (
+        "slow path whose break-even is unknown",
+        replace(PAYS, pools=tuple(replace(p, break_even_bytes_per_s=None) for p in SLOW)),
+        "does_not_pay",
+        "on every path",
+    ),
+    (
+        "prefill saved but not one instance",
+        replace(PAYS, pools=pool(instances_saved=Range(0.3, 0.5, 0.7)), prefill_utilisation=0.1),
+        "does_not_pay",
+        "not one instance",
+    ),
+    (
+        "prefill does not bind the fleet",
+        replace(PAYS, prefill_utilisation=0.2, pools=pool(saving=Range(0, 60_000, 90_000))),
+        "pays_only_if",
+        "prefill limits the fleet",
+    ),
+    ("lengths only, bound open", replace(UNKNOWN, grade="L"), "cannot_tell", "Cannot tell"),
+    (
+        "lengths only, best case below the cost",
+        replace(UNKNOWN, grade="L", all_prefill=CHEAP_BOUND),
+        "does_not_pay",
+        "even if it made all prefill free",
+    ),
+    (
+        "aggregates only",
+        replace(UNKNOWN, grade="C", requests=0, span_s=None, all_prefill=None),
+        "cannot_tell",
+        "Cannot tell",
+    ),
+    ("observed hits only", replace(UNKNOWN, grade="B"), "cannot_tell", "Cannot tell"),
+    ("window too short", replace(PAYS, span_s=600.0), "pays_only_if", "longer log"),
+    ("too few requests", replace(PAYS, requests=400), "pays_only_if", "longer log"),
+    (
+        "window too short and no sign of value",
+        replace(PAYS, span_s=600.0, pools=pool(saving=Range(0, 0, 5_000))),
+        "cannot_tell",
+        "window is too short",
+    ),
+    ("defaults unconfirmed", replace(PAYS, unconfirmed=("hardware",)), "pays_only_if", "hardware"),
+    (
+        "intervals overlap",
+        replace(PAYS, pools=pool(saving=Range(15_000, 60_000, 90_000))),
+        "pays_only_if",
+        "intervals overlap",
+    ),
+    (
+        "low value equals high cost",
+        replace(PAYS, pools=pool(saving=Range(20_000, 60_000, 90_000))),
+        "pays_only_if",
+        "intervals overlap",
+    ),
+    (
+        "no clock, so nothing was replayed",
+        replace(PAYS, span_s=None, all_prefill=None, all_reuse=None, pools=()),
+        "cannot_tell",
+        "could not be replayed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "case", "outcome", "headline"), TABLE, ids=[r[0] for r in TABLE])
+def test_verdict_table(name: str, case: Case, outcome: Outcome, headline: str) -> None:
+    verdict = decide(case, [])
+    assert (verdict.outcome, name) == (outcome, name)
+    assert headline in verdict.headline
+    assert verdict.reasons
+    assert 1 <= len(verdict.confidence_reasons) <= 2
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        replace(PAYS, grade="B", reusable_tokens=None),
+        replace(PAYS, requests=999),
+        replace(PAYS, span_s=3_299.0),
+        replace(PAYS, span_s=None),
+        replace(PAYS, prefill_utilisation=0.49),
+        replace(PAYS, prefill_utilisation=None),
+        replace(PAYS, unconfirmed=("fleet",)),
+        replace(PAYS, pools=pool(is_no_slower=False)),
+        replace(PAYS, pools=pool(net_negative_share=0.5)),
+        replace(PAYS, pools=pool(cost=Range(10_000, 15_000, 41_000))),
+        replace(PAYS, pools=pool(extra_hit_tokens=0)),
+        replace(PAYS, pools=()),
+    ],
+)
+def test_one_missing_premise_is_enough_against_pays(spoiled: Case) -> None:
+    assert decide(PAYS, []).outcome == "pays"
+    assert decide(spoiled, []).outcome != "pays"
+
+
+def test_pays_speaks_of_the_pool_that_pays_even_if_another_has_the_larger_mean() -> None:
+    gamble = replace(
+        POOL, option_id="pool_dram_tcp", title="Pool over TCP", saving=Range(0, 99_000, 120_000)
+    )
+    verdict = decide(replace(PAYS, pools=(gamble, POOL)), [])
+    assert (verdict.outcome, verdict.option) == ("pays", "pool_dram_rdma_direct")
+
+
+def test_break_even_conditions_are_numbers() -> None:
+    # cost 15 000 against 10 000 saved: a factor of 1.5; $3.00 becomes $4.50, 30 % becomes 45 %.
+    poor = pool(saving=Range(0, 9_000, 30_000), unrounded_saving_usd=10_000)
+    verdict = decide(replace(PAYS, pools=poor), [])
+    assert verdict.outcome == "pays_only_if"
+    text = " ".join(verdict.conditions)
+    assert "at least 1.50 times" in text
+    assert "at least $4.50" in text
+    assert "at least 45.0 % of the prompt tokens" in text
+
+
+def test_break_even_bandwidth_names_the_nearest_path() -> None:
+    verdict = decide(replace(PAYS, pools=SLOW), [])
+    assert "20 GB/s" in verdict.conditions[0]
+    assert "5 GB/s" in verdict.conditions[0]
+
+
+def test_growth_that_would_change_the_answer_is_stated() -> None:
+    # $15 000 over $500 unrounded: 30 times the load, which is another fleet.
+    small = pool(saving=Range(0, 0, 900), unrounded_saving_usd=500.0)
+    verdict = decide(replace(PAYS, pools=small), [])
+    assert verdict.outcome == "does_not_pay"
+    assert "30.0 times the load" in verdict.conditions[0]
+    assert "another fleet" in verdict.conditions[0]
+
+
+def test_unknown_reuse_names_one_measurement() -> None:
+    assert decide(replace(UNKNOWN, grade="L"), []).next_measurement == MEASUREMENT
+
+
+def confidence(verdict: Verdict) -> str:
+    return verdict.confidence
+
+
+def test_unconfirmed_defaults_cap_confidence_at_low() -> None:
+    proof = replace(PAYS, all_prefill=CHEAP_BOUND)
+    assert confidence(decide(proof, [])) == "high"
+    verdict = decide(replace(proof, unconfirmed=("llm", "hardware")), [])
+    assert confidence(verdict) == "low"
+    assert "llm, hardware" in verdict.confidence_reasons[0]
+
+
+def test_an_hour_of_grade_a_data_is_medium_at_best() -> None:
+    proof = replace(PAYS, all_prefill=CHEAP_BOUND, span_s=3_600.0)
+    assert confidence(decide(proof, [])) == "medium"
+    assert confidence(decide(PAYS, [])) == "medium"
+
+
+def test_weak_grades_are_low_confidence() -> None:
+    assert confidence(decide(replace(UNKNOWN, grade="L", all_prefill=CHEAP_BOUND), [])) == "low"
