@@ -1,0 +1,248 @@
+"""An LLM on some GPUs: the models of prefill, decode and moves, and the room for KV."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from kvtrace.cost.decode import DecodeModel, build_decode
+from kvtrace.cost.dtypes import normalise_dtype
+from kvtrace.cost.evidence import Constant, EvidenceKind
+from kvtrace.cost.hardware import Gpu, HardwareProfile, load_hardware
+from kvtrace.cost.llm import LlmShape, load_llm
+from kvtrace.cost.prefill import PrefillModel, build_prefill
+from kvtrace.cost.transfer import PATH_IDS, Direction, MovePath, build_path
+from kvtrace.errors import ModelError, UsageError
+from kvtrace.units import format_bytes
+
+KV_ROOM_SHARE = 0.3
+"""Least share of HBM that `default_tp` leaves beside the weights."""
+_LARGEST_TP = 64
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One instance: an LLM, its number formats, and the GPUs that hold it."""
+
+    llm: LlmShape
+    hardware: HardwareProfile
+    tp: int
+    """Tensor-parallel ranks, one GPU each."""
+    weight_dtype: str
+    kv_dtype: str
+
+    def __post_init__(self) -> None:
+        if self.tp < 1:
+            raise UsageError("KVT-C060", f"tensor parallelism {self.tp} is not above zero")
+        normalise_dtype(self.weight_dtype)
+        normalise_dtype(self.kv_dtype)
+
+    @cached_property
+    def prefill(self) -> PrefillModel:
+        """Prefill seconds of the instance.
+
+        Raises:
+            ModelError: the FLOPs of the LLM are not known.
+        """
+        return build_prefill(
+            self.llm,
+            self.hardware,
+            tp=self.tp,
+            weight_dtype=self.weight_dtype,
+            kv_dtype=self.kv_dtype,
+        )
+
+    @cached_property
+    def decode(self) -> DecodeModel:
+        """Decode seconds of the instance.
+
+        Raises:
+            ModelError: the FLOPs of the LLM are not known.
+        """
+        return build_decode(
+            self.llm,
+            self.hardware,
+            tp=self.tp,
+            weight_dtype=self.weight_dtype,
+            kv_dtype=self.kv_dtype,
+        )
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the instance."""
+        return self.tp
+
+    @cached_property
+    def kv_bytes_per_token(self) -> float:
+        """Bytes per token over all ranks, replication included, beyond all windows."""
+        return self.llm.kv_bytes_per_token(self.kv_dtype, self.tp)
+
+    @cached_property
+    def kv_bytes_per_token_unreplicated(self) -> float:
+        """Bytes per token of one copy."""
+        return self.llm.kv_bytes_per_token(self.kv_dtype, 1)
+
+    def kv_bytes(self, tokens: int, *, block_size_tokens: int | None = None) -> int:
+        """Bytes of the KV of `tokens` over all ranks, replication included."""
+        return self.llm.kv_bytes(
+            tokens, kv_dtype=self.kv_dtype, tp=self.tp, block_size_tokens=block_size_tokens
+        )
+
+    @cached_property
+    def weight_bytes(self) -> float:
+        """Bytes of the weights over all ranks."""
+        return self.llm.weight_bytes(self.weight_dtype)
+
+    @cached_property
+    def hbm_cache_bytes(self) -> float:
+        """HBM of the instance that is left for KV.
+
+        Formula: tp x (HBM x utilisation - activation reserve) - weights.
+
+        Raises:
+            ModelError: the weights do not fit.
+        """
+        hardware = self.hardware
+        usable = hardware.gpu.hbm_bytes.value * hardware.gpu_memory_utilisation.value
+        left = self.tp * (usable - hardware.activation_reserve_bytes.value) - self.weight_bytes
+        if left <= 0:
+            raise ModelError(
+                "KVT-C061",
+                f"{self.llm.name} in {self.weight_dtype} does not fit on "
+                f"{self.tp} x {hardware.gpu.name}",
+                cause=f"weights {format_bytes(self.weight_bytes)}, "
+                f"usable {format_bytes(self.tp * usable)}",
+                hint=_fit_hint(self.llm, hardware, self.weight_dtype),
+            )
+        return left
+
+    def path(self, path_id: str, *, direction: Direction = "read") -> MovePath:
+        """How KV moves between HBM and a tier.
+
+        Raises:
+            UsageError: unknown path id.
+        """
+        return build_path(path_id, self.hardware, tp=self.tp, direction=direction)
+
+    @cached_property
+    def paths(self) -> tuple[MovePath, ...]:
+        """All paths, reading."""
+        return tuple(self.path(path_id) for path_id in PATH_IDS)
+
+    def constants(self) -> tuple[Constant, ...]:
+        """All numbers that went in, each once, in a stable order."""
+        gpu, hardware = self.hardware.gpu, self.hardware
+        peaks = [peak for peak in (gpu.bf16_flops, gpu.fp8_flops, gpu.fp4_flops) if peak]
+        scaleup = [gpu.scaleup_bytes_per_s] if gpu.scaleup_bytes_per_s else []
+        memory = [
+            hardware.dram_bytes_per_node,
+            hardware.dram_idle_share,
+            hardware.gpu_memory_utilisation,
+            hardware.activation_reserve_bytes,
+        ]
+        groups: list[Iterable[Constant]] = [
+            _llm_constants(self),
+            peaks,
+            [gpu.hbm_bytes, gpu.hbm_bytes_per_s, *scaleup],
+            memory,
+            *(path.evidence for path in self.paths),
+        ]
+        if self.llm.active_nonembed_parameters is not None and all(
+            group.pair_flops is not None for group in self.llm.groups
+        ):
+            groups += [self.prefill.evidence, self.decode.evidence]
+        seen: dict[str, Constant] = {}
+        for group in groups:
+            for constant in group:
+                seen.setdefault(constant.id, constant)
+        return tuple(seen.values())
+
+
+def build_deployment(
+    llm: str | LlmShape,
+    hardware: str | HardwareProfile,
+    *,
+    tp: int | None = None,
+    weight_dtype: str | None = None,
+    kv_dtype: str = "bf16",
+) -> Deployment:
+    """A deployment by names; null takes the LLM's published weight format and `default_tp`.
+
+    Raises:
+        UsageError: unknown name or number format.
+        ModelError: no number of ranks holds the weights.
+    """
+    shape = load_llm(llm) if isinstance(llm, str) else llm
+    profile = load_hardware(hardware) if isinstance(hardware, str) else hardware
+    weights = normalise_dtype(weight_dtype or shape.native_weight_dtype)
+    ranks = default_tp(shape, profile.gpu, weight_dtype=weights) if tp is None else tp
+    return Deployment(shape, profile, ranks, weights, normalise_dtype(kv_dtype))
+
+
+def default_tp(llm: LlmShape, gpu: Gpu, *, weight_dtype: str | None = None) -> int:
+    """The smallest power of two whose HBM holds the weights with 30 % left for KV.
+
+    Raises:
+        ModelError: not even 64 GPUs hold them.
+    """
+    weights = llm.weight_bytes(weight_dtype or llm.native_weight_dtype)
+    tp = 1
+    while weights > (1.0 - KV_ROOM_SHARE) * tp * gpu.hbm_bytes.value:
+        tp *= 2
+        if tp > _LARGEST_TP:
+            raise ModelError(
+                "KVT-C062",
+                f"{llm.name} does not fit on {_LARGEST_TP} x {gpu.name}",
+                cause=f"weights {format_bytes(weights)}",
+                hint="use a smaller weight format or a larger GPU",
+            )
+    return tp
+
+
+def _fit_hint(llm: LlmShape, hardware: HardwareProfile, weight_dtype: str) -> str:
+    try:
+        tp = default_tp(llm, hardware.gpu, weight_dtype=weight_dtype)
+    except ModelError:
+        return "use a smaller weight format or a larger GPU"
+    return f"use `--tp {tp}`, a smaller weight format, or a larger GPU"
+
+
+def _llm_constants(deployment: Deployment) -> tuple[Constant, ...]:
+    llm = deployment.llm
+
+    def build(key: str, title: str, value: float, unit: str) -> Constant:
+        kind: EvidenceKind = llm.kind
+        return Constant(
+            id=f"llm.{key}",
+            title=f"{llm.name}: {title}",
+            value=value,
+            unit=unit,
+            low=None,
+            high=None,
+            kind=kind,
+            source=llm.source,
+            as_of=llm.as_of,
+        )
+
+    constants = [
+        build("parameters", "parameters", llm.parameters, "parameters"),
+        build("active_parameters", "parameters per token", llm.active_parameters, "parameters"),
+        build(
+            "kv_bytes_per_token",
+            f"KV per token in {deployment.kv_dtype}, one copy",
+            deployment.kv_bytes_per_token_unreplicated,
+            "B/token",
+        ),
+    ]
+    if not math.isclose(deployment.kv_bytes_per_token, deployment.kv_bytes_per_token_unreplicated):
+        constants.append(
+            build(
+                "kv_replicas",
+                f"copies of the KV over TP{deployment.tp}",
+                deployment.kv_bytes_per_token / deployment.kv_bytes_per_token_unreplicated,
+                "copies",
+            )
+        )
+    return tuple(constants)

@@ -1,0 +1,85 @@
+"""What share of a peak an engine reaches: constants per GPU family, fitted or assumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from kvtrace.cost.evidence import Constant, read_constant, read_toml
+from kvtrace.cost.hardware import HardwareProfile
+
+FITTED_FAMILIES: Final = ("sm80", "sm90", "sm100")
+"""GPU families with public prefill measurements behind their efficiencies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """Efficiencies of one GPU family."""
+
+    family: str
+    gemm: dict[str, Constant]
+    """By compute format: bf16, fp8, fp4."""
+    attention: Constant
+    half_tokens: Constant
+    """New tokens per rank at which GEMMs reach half of their efficiency."""
+
+
+@cache
+def load_efficiency(family: str) -> Efficiency:
+    """Efficiencies of a GPU family; a family without a row gets the assumed ones."""
+    families = read_toml("efficiency.toml")["families"]
+    name = family if family in families else "other"
+    entry = families[name]
+    source = _source(str(entry["source"]))
+
+    def read(key: str, unit: str, title: str) -> Constant:
+        raw = entry.get(key, families["other"][key])
+        if not isinstance(raw, dict):
+            raise ValueError(f"efficiency.{name}.{key} is not a table")
+        text, as_of = source if key in entry else _source("none")
+        return read_constant(
+            raw, id=f"efficiency.{family}.{key}", unit=unit, title=title, source=text, as_of=as_of
+        )
+
+    return Efficiency(
+        family=family,
+        gemm={
+            dtype: read(f"gemm_{dtype}", "ratio", f"{family}: attainable share of the {dtype} peak")
+            for dtype in ("bf16", "fp8", "fp4")
+        },
+        attention=read("attention", "ratio", f"{family}: share of the bf16 peak in attention"),
+        half_tokens=read(
+            "half_tokens", "tokens/rank", f"{family}: tokens at half of the GEMM efficiency"
+        ),
+    )
+
+
+@cache
+def shared_constant(name: str) -> Constant:
+    """A constant of all GPU families."""
+    entry = read_toml("efficiency.toml")["shared"][name]
+    text, as_of = _source(str(entry["source"]))
+    return read_constant({**entry, "source": text}, id=f"efficiency.{name}", as_of=as_of)
+
+
+def allreduce_constant(hardware: HardwareProfile, tp: int) -> tuple[Constant, float]:
+    """The efficiency of an all-reduce over `tp` ranks, and its rate in bytes/s.
+
+    Formula: algorithm rate = share x rate of the slowest link that the ring crosses.
+    """
+    if tp > hardware.gpus_per_node:
+        share = shared_constant("allreduce_network")
+        port = hardware.rdma.port.max_bytes_per_s.value
+        return share, share.value * port * hardware.rdma.ports_per_node.value
+    scaleup = hardware.gpu.scaleup_bytes_per_s
+    if scaleup is None:
+        share = shared_constant("allreduce_pcie")
+        return share, share.value * hardware.host_link.max_bytes_per_s.value
+    share = shared_constant(f"allreduce_tp{2 if tp <= 2 else 4 if tp <= 4 else 8}")
+    return share, share.value * scaleup.value
+
+
+def _source(key: str) -> tuple[str, str]:
+    entry = read_toml("efficiency.toml")["sources"][key]
+    return str(entry["text"]), str(entry["as_of"])

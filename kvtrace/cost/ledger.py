@@ -1,0 +1,221 @@
+"""The bandwidth ledger: what a hit saves, what its move costs, and where the two break even."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.transfer import MovePath, PathId
+from kvtrace.errors import UsageError
+
+LedgerVerdict = Literal["move_wins", "recompute_wins"]
+
+LEDGER_LENGTHS: Final = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+_LONGEST_TOKENS: Final = 1 << 21
+"""Where the search for a break-even length ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathLedger:
+    """One path's account of moving the cached part instead of recomputing it."""
+
+    path_id: PathId
+    lookup_s: float
+    pull_s: float
+    load_s: float
+    move_s: float
+    ttft_change_s: float
+    """move - recompute; below zero the hit is faster."""
+    verdict: LedgerVerdict
+    path_bytes_per_s: float
+    """What the path gives, all ranks together, without its fixed seconds."""
+    break_even_bytes_per_s: float | None
+    """Rate of the path above which the move wins; null where no rate is enough."""
+    break_even_tokens: int | None
+    """Least cached length from which the move wins, the new tokens kept; null where none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One request of `tokens`, of which `cached_tokens` could be moved instead of computed."""
+
+    tokens: int
+    cached_tokens: int
+    kv_bytes: int
+    """Moved, over all ranks, replication included."""
+    recompute_s: float
+    """Prefill seconds that the cached part saves: prefill(all, 0) - prefill(new, cached)."""
+    prefill_full_s: float
+    prefill_new_s: float
+    gpu_seconds_freed: float
+    """recompute_s x GPUs of the instance, where loads leave the GPU to others."""
+    paths: tuple[PathLedger, ...]
+
+    def path(self, path_id: str) -> PathLedger:
+        """The account of one path."""
+        return next(path for path in self.paths if path.path_id == path_id)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerTable:
+    """The ledger over prompt lengths; arrays of shape (lengths,)."""
+
+    tokens: NDArray[np.int64]
+    cached_tokens: NDArray[np.int64]
+    kv_bytes: NDArray[np.float64]
+    recompute_s: NDArray[np.float64]
+    prefill_full_s: NDArray[np.float64]
+    prefill_new_s: NDArray[np.float64]
+    break_even_bytes_per_s: Mapping[PathId, NDArray[np.float64]]
+    """NaN where no rate is enough."""
+    move_s: Mapping[PathId, NDArray[np.float64]]
+    rows: tuple[Ledger, ...]
+
+
+def build_ledger(deployment: Deployment, *, tokens: int, cached_tokens: int) -> Ledger:
+    """The account of one request, for every path.
+
+    Raises:
+        UsageError: not 0 < cached_tokens < tokens; the last token is always computed.
+    """
+    if not 0 < cached_tokens < tokens:
+        raise UsageError(
+            "KVT-C070",
+            f"{cached_tokens} cached of {tokens} tokens is not possible",
+            cause="at least the last prompt token is computed",
+            hint=f"use 1 to {max(tokens - 1, 1)} cached tokens",
+        )
+    full_s = deployment.prefill.prefill_s(float(tokens), 0.0)
+    new_s = deployment.prefill.prefill_s(float(tokens - cached_tokens), float(cached_tokens))
+    recompute_s = full_s - new_s
+    kv_bytes = deployment.kv_bytes(cached_tokens)
+    paths = tuple(
+        _path_ledger(
+            deployment,
+            path,
+            kv_bytes=kv_bytes,
+            recompute_s=recompute_s,
+            new_tokens=tokens - cached_tokens,
+        )
+        for path in deployment.paths
+    )
+    return Ledger(
+        tokens=tokens,
+        cached_tokens=cached_tokens,
+        kv_bytes=kv_bytes,
+        recompute_s=recompute_s,
+        prefill_full_s=full_s,
+        prefill_new_s=new_s,
+        gpu_seconds_freed=recompute_s * deployment.gpus,
+        paths=paths,
+    )
+
+
+def ledger_table(
+    deployment: Deployment,
+    lengths: Sequence[int] = LEDGER_LENGTHS,
+    cached_share: float = 0.95,
+) -> LedgerTable:
+    """The ledger over prompt lengths with the same cached share (rounded down, at least 1)."""
+    rows = tuple(
+        build_ledger(
+            deployment,
+            tokens=tokens,
+            cached_tokens=min(tokens - 1, max(1, int(tokens * cached_share))),
+        )
+        for tokens in lengths
+    )
+    ids = [path.path_id for path in deployment.paths]
+
+    def column(value: Callable[[Ledger], float]) -> NDArray[np.float64]:
+        return np.array([value(row) for row in rows], dtype=np.float64)
+
+    return LedgerTable(
+        tokens=np.array([row.tokens for row in rows], dtype=np.int64),
+        cached_tokens=np.array([row.cached_tokens for row in rows], dtype=np.int64),
+        kv_bytes=column(lambda row: row.kv_bytes),
+        recompute_s=column(lambda row: row.recompute_s),
+        prefill_full_s=column(lambda row: row.prefill_full_s),
+        prefill_new_s=column(lambda row: row.prefill_new_s),
+        break_even_bytes_per_s={
+            path_id: np.array(
+                [_or_nan(row.path(path_id).break_even_bytes_per_s) for row in rows],
+                dtype=np.float64,
+            )
+            for path_id in ids
+        },
+        move_s={
+            path_id: np.array([row.path(path_id).move_s for row in rows], dtype=np.float64)
+            for path_id in ids
+        },
+        rows=rows,
+    )
+
+
+def break_even_bytes_per_s(*, kv_bytes: float, recompute_s: float, fixed_s: float) -> float | None:
+    """Rate above which moving `kv_bytes` beats `recompute_s`; null where no rate is enough.
+
+    Formula: B* = bytes / (recompute - fixed).
+    """
+    spare_s = recompute_s - fixed_s
+    return kv_bytes / spare_s if spare_s > 0 else None
+
+
+def break_even_tokens(deployment: Deployment, path: MovePath, *, new_tokens: int) -> int | None:
+    """Least cached length from which the move wins, before `new_tokens` computed ones.
+
+    The gain is scanned in powers of two, then bisected; null where the move wins nowhere up to
+    2 097 152 tokens.
+    Assumes: the gain changes sign once per octave at most.
+    """
+
+    def gain_s(cached: int) -> float:
+        full = deployment.prefill.prefill_s(float(new_tokens + cached), 0.0)
+        new = deployment.prefill.prefill_s(float(new_tokens), float(cached))
+        return full - new - path.move_s(deployment.kv_bytes(cached))
+
+    below, above = 0, 1
+    while gain_s(above) <= 0:
+        below, above = above, above * 2
+        if above > _LONGEST_TOKENS:
+            return None
+    while above - below > 1:
+        middle = (below + above) // 2
+        below, above = (below, middle) if gain_s(middle) > 0 else (middle, above)
+    return above
+
+
+def _path_ledger(
+    deployment: Deployment,
+    path: MovePath,
+    *,
+    kv_bytes: int,
+    recompute_s: float,
+    new_tokens: int,
+) -> PathLedger:
+    times = path.stage_times(kv_bytes)
+    move_s = math.fsum(times.values())
+    return PathLedger(
+        path_id=path.path_id,
+        lookup_s=times["lookup"],
+        pull_s=times["pull"],
+        load_s=times["load"],
+        move_s=move_s,
+        ttft_change_s=move_s - recompute_s,
+        verdict="move_wins" if move_s < recompute_s else "recompute_wins",
+        path_bytes_per_s=path.bytes_per_s,
+        break_even_bytes_per_s=break_even_bytes_per_s(
+            kv_bytes=kv_bytes, recompute_s=recompute_s, fixed_s=path.fixed_s
+        ),
+        break_even_tokens=break_even_tokens(deployment, path, new_tokens=new_tokens),
+    )
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value

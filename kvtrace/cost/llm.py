@@ -1,0 +1,268 @@
+"""Shapes of LLMs: KV bytes by sequence length, FLOPs of a prefill, bytes of the weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from kvtrace.cost.dtypes import kv_element_bytes, normalise_dtype, weight_element_bytes
+from kvtrace.cost.evidence import EvidenceKind, read_table
+from kvtrace.cost.names import build_index, find_name
+from kvtrace.errors import ModelError
+
+_DS_MLA_SCALE_SPAN: Final = 128
+"""Elements that share one fp32 scale in the `fp8_ds_mla` layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class KvGroup:
+    """Layers that store the same KV entry for the same tokens."""
+
+    group: str
+    """full | latent | window | indexer | compressed_<r>."""
+    layers: int
+    window_tokens: int | None
+    """Tokens kept; null keeps all."""
+    tokens_per_entry: int
+    """Tokens that one stored entry covers; 1 unless compressed."""
+    entry_elements: int
+    """KV elements of one entry of one layer, over all heads (K and V)."""
+    rope_elements: int
+    """Of these, kept in 16 bits by the `fp8_ds_mla` layout."""
+    kv_shards: int
+    """Ranks that the entry can be split over: KV heads, 1 for a latent; beyond, it is copied."""
+    pair_flops: float | None
+    """FLOPs per (query, key) pair over the group's layers; null where not known."""
+    pair_window_tokens: int | None
+    """Keys that one query attends to; null is all."""
+
+    def entry_bytes(self, kv_dtype: str) -> float:
+        """Bytes of one entry of one layer.
+
+        Formula: elements x bytes; `fp8_ds_mla` = latent fp8 + a fp32 scale per 128 + rope bf16.
+        Source: vLLM blog, DeepSeek-V3.2, 2025-09-29 (512 + 16 + 128 = 656 bytes).
+        """
+        if normalise_dtype(kv_dtype) == "fp8_ds_mla" and self.rope_elements:
+            latent = self.entry_elements - self.rope_elements
+            return latent + 4.0 * math.ceil(latent / _DS_MLA_SCALE_SPAN) + 2.0 * self.rope_elements
+        return self.entry_elements * kv_element_bytes(kv_dtype)
+
+    def replicas(self, tp: int) -> float:
+        """Copies of each entry over `tp` ranks.
+
+        Formula: max(1, tp / kv_shards).
+        """
+        return max(1.0, tp / self.kv_shards)
+
+    def bytes_per_token(self, kv_dtype: str, tp: int = 1) -> float:
+        """Bytes that one token within the window adds, over all ranks."""
+        entry = self.entry_bytes(kv_dtype) / self.tokens_per_entry
+        return self.layers * entry * self.replicas(tp)
+
+    def kept_tokens(self, tokens: float) -> float:
+        """Tokens of a sequence of `tokens` whose entries are kept."""
+        return tokens if self.window_tokens is None else min(tokens, self.window_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class LlmShape:
+    """What the cost model needs of an LLM."""
+
+    name: str
+    family: str
+    attention: str
+    """mha | gqa | mqa | mla and their sparse, windowed and recurrent kin."""
+    layers: int
+    hidden: int
+    vocab: int
+    parameters: float
+    active_parameters: float
+    """Used per token; equal to `parameters` for a dense LLM."""
+    active_nonembed_parameters: float | None
+    """Active without embedding and output head; null where not known: no prefill time then."""
+    native_weight_dtype: str
+    """As published."""
+    groups: tuple[KvGroup, ...]
+    state_bytes: float
+    """Recurrent state of one sequence, whatever its length."""
+    kind: EvidenceKind
+    source: str
+    as_of: str
+
+    @property
+    def is_moe(self) -> bool:
+        """True where each token uses only a part of the parameters."""
+        return self.active_parameters < 0.95 * self.parameters
+
+    @property
+    def sparsity(self) -> float:
+        """Parameters over active parameters; 1 for a dense LLM."""
+        return self.parameters / self.active_parameters
+
+    @property
+    def nonembed_parameters(self) -> float:
+        """Parameters without embedding and output head, read once by a long prefill."""
+        if self.active_nonembed_parameters is None:
+            return self.parameters
+        return self.parameters - (self.active_parameters - self.active_nonembed_parameters)
+
+    def kv_bytes_per_token(self, kv_dtype: str = "bf16", tp: int = 1) -> float:
+        """Bytes that one more token adds beyond all windows, over all ranks.
+
+        Formula: sum over groups that keep all tokens of layers x entry_bytes x R(tp).
+        Windows and recurrent state do not grow: see `kv_bytes`.
+        """
+        return math.fsum(
+            group.bytes_per_token(kv_dtype, tp)
+            for group in self.groups
+            if group.window_tokens is None
+        )
+
+    def kv_bytes(
+        self,
+        tokens: int,
+        *,
+        kv_dtype: str = "bf16",
+        tp: int = 1,
+        block_size_tokens: int | None = None,
+    ) -> int:
+        """Bytes of the KV of `tokens`, over all ranks.
+
+        Formula: sum over groups of layers x tokens_g(n) x entry_bytes x R(tp), + state.
+        `block_size_tokens` rounds the tokens up to whole blocks.
+        """
+        if tokens <= 0:
+            return 0
+        if block_size_tokens is not None:
+            tokens = -(-tokens // block_size_tokens) * block_size_tokens
+        total = math.fsum(
+            group.bytes_per_token(kv_dtype, tp) * group.kept_tokens(tokens) for group in self.groups
+        )
+        return math.ceil(total + self.state_bytes)
+
+    def prefill_flops(self, new_tokens: float, cached_tokens: float) -> float:
+        """FLOPs of `new_tokens` after `cached_tokens`.
+
+        Formula: 2 P_active n + sum of c_g (n p + n^2 / 2), the pairs cut at each group's window.
+
+        Raises:
+            ModelError: active parameters or attention FLOPs of this LLM are not known.
+        """
+        parameters, terms = self.require_flops()
+        pairs = math.fsum(
+            flops * attended_pairs(new_tokens, cached_tokens, window) for flops, window in terms
+        )
+        return 2.0 * parameters * new_tokens + pairs
+
+    def require_flops(self) -> tuple[float, tuple[tuple[float, int | None], ...]]:
+        """Active parameters without embeddings, and (FLOPs per pair, window) per group.
+
+        Raises:
+            ModelError: one of them is not known.
+        """
+        terms: list[tuple[float, int | None]] = []
+        for group in self.groups:
+            if group.pair_flops is None:
+                raise self._unknown_flops()
+            terms.append((group.pair_flops, group.pair_window_tokens))
+        if self.active_nonembed_parameters is None:
+            raise self._unknown_flops()
+        return self.active_nonembed_parameters, tuple(terms)
+
+    def _unknown_flops(self) -> ModelError:
+        return ModelError(
+            "KVT-C020",
+            f"the FLOPs of {self.name} are not known, so its prefill cannot be timed",
+            hint="its KV bytes are known; for times name another LLM with `--llm`",
+        )
+
+    def weight_bytes(self, dtype: str) -> float:
+        """Bytes of all weights, over all ranks."""
+        return self.parameters * weight_element_bytes(dtype)
+
+
+def attended_pairs(new_tokens: float, cached_tokens: float, window: int | None) -> float:
+    """(query, key) pairs of `new_tokens` after `cached_tokens`, each query seeing `window` keys.
+
+    Formula: n p + n^2 / 2 without a window; else G(p + n) - G(p), G(x) = x^2 / 2 up to W, then
+    W^2 / 2 + W (x - W).
+    """
+    if window is None or new_tokens + cached_tokens <= window:
+        return new_tokens * (cached_tokens + new_tokens / 2)
+    if cached_tokens >= window:
+        return float(window) * new_tokens
+    ramp = window - cached_tokens
+    return ramp * (cached_tokens + ramp / 2) + window * (new_tokens - ramp)
+
+
+def list_llms() -> tuple[str, ...]:
+    """Names of the built-in LLM shapes."""
+    return tuple(row["llm"] for row in read_table("llms.csv"))
+
+
+def load_llm(name_or_path: str) -> LlmShape:
+    """The built-in shape of a name, or the shape of an HF `config.json` (file or its folder).
+
+    Raises:
+        UsageError: unknown name, with close ones; or a config that cannot be used.
+    """
+    path = Path(name_or_path)
+    if path.suffix == ".json" or (path / "config.json").is_file():
+        from kvtrace.cost.hf_config import from_hf_config
+
+        return from_hf_config(path)
+    name = find_name(
+        name_or_path,
+        _index(),
+        what="LLM",
+        code="KVT-C021",
+        hint="name a built-in LLM or pass the path of its Hugging Face config.json",
+    )
+    return _built_in(name)
+
+
+@cache
+def _index() -> dict[str, str]:
+    rows = read_table("llms.csv")
+    return build_index((row["llm"], filter(None, row["aliases"].split(";"))) for row in rows)
+
+
+@cache
+def _built_in(name: str) -> LlmShape:
+    row = next(row for row in read_table("llms.csv") if row["llm"] == name)
+    groups = tuple(_group(g) for g in read_table("llm_kv_groups.csv") if g["llm"] == name)
+    nonembed = row["active_nonembed_parameters"]
+    return LlmShape(
+        name=name,
+        family=row["family"],
+        attention=row["attention"],
+        layers=int(row["layers"]),
+        hidden=int(row["hidden"]),
+        vocab=int(row["vocab"]),
+        parameters=float(row["parameters"]),
+        active_parameters=float(row["active_parameters"]),
+        active_nonembed_parameters=float(nonembed) if nonembed else None,
+        native_weight_dtype=row["native_weight_dtype"],
+        groups=groups,
+        state_bytes=float(row["state_bytes"]),
+        kind="spec" if row["kind"] == "spec" else "assumed",
+        source=row["source"],
+        as_of=row["as_of"],
+    )
+
+
+def _group(row: dict[str, str]) -> KvGroup:
+    return KvGroup(
+        group=row["group"],
+        layers=int(row["layers"]),
+        window_tokens=int(row["window_tokens"]) if row["window_tokens"] else None,
+        tokens_per_entry=int(row["tokens_per_entry"]),
+        entry_elements=int(row["entry_elements"]),
+        rope_elements=int(row["rope_elements"]),
+        kv_shards=int(row["kv_shards"]),
+        pair_flops=float(row["pair_flops"]) if row["pair_flops"] else None,
+        pair_window_tokens=int(row["pair_window_tokens"]) if row["pair_window_tokens"] else None,
+    )

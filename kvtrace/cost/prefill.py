@@ -1,0 +1,137 @@
+"""Seconds of a prefill: compute, attention, weights, tensor-parallel traffic, host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvtrace.cost.dtypes import weight_element_bytes
+from kvtrace.cost.efficiency import allreduce_constant, load_efficiency, shared_constant
+from kvtrace.cost.evidence import Constant
+from kvtrace.cost.hardware import HardwareProfile
+from kvtrace.cost.llm import LlmShape, attended_pairs
+
+Floats = NDArray[np.float64]
+_ACTIVATION_BYTES = 2.0
+"""Bytes of one activation element that ranks exchange (bf16)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillModel:
+    """Prefill seconds of one instance, with all coefficients worked out beforehand.
+
+    Formula: fixed + token_s n + max(gemm, weights) + max(attention, KV read) + all-reduce
+        gemm      = 2 P_active (n + n_half) / (tp peak eff)     (efficiency saturates with n)
+        weights   = min(P, P_active n) bytes / (tp HBM rate)
+        attention = sum c_g pairs_g(n, p) / (tp bf16 peak eff)
+        KV read   = p bytes_per_token / (tp HBM rate)
+        all-reduce = 2 layers n hidden 2 B / rate(tp)
+    Assumes: one request at a time, unchunked; see docs/model/cost.md for the range of validity.
+    """
+
+    fixed_s: float
+    token_s: float
+    """Host and all-reduce seconds per new token."""
+    gemm_fixed_s: float
+    gemm_token_s: float
+    weights_all_s: float
+    weights_token_s: float
+    pair_terms: tuple[tuple[float, int | None], ...]
+    """(Seconds per pair, window) of each KV group."""
+    kv_read_token_s: float
+    evidence: tuple[Constant, ...]
+
+    @overload
+    def prefill_s(self, new_tokens: float, cached_tokens: float) -> float: ...
+    @overload
+    def prefill_s(self, new_tokens: Floats, cached_tokens: Floats | float) -> Floats: ...
+
+    def prefill_s(
+        self, new_tokens: float | Floats, cached_tokens: float | Floats
+    ) -> float | Floats:
+        """Seconds to compute `new_tokens` after `cached_tokens`; 0 for no new token."""
+        if isinstance(new_tokens, np.ndarray):
+            return self._prefill_array(new_tokens, np.asarray(cached_tokens, dtype=np.float64))
+        if new_tokens <= 0:
+            return 0.0
+        gemm = self.gemm_fixed_s + self.gemm_token_s * new_tokens
+        weights = min(self.weights_all_s, self.weights_token_s * new_tokens)
+        attention = 0.0
+        for pair_s, window in self.pair_terms:
+            attention += pair_s * attended_pairs(new_tokens, float(cached_tokens), window)
+        kv_read = self.kv_read_token_s * float(cached_tokens)
+        return (
+            self.fixed_s + self.token_s * new_tokens + max(gemm, weights) + max(attention, kv_read)
+        )
+
+    def _prefill_array(self, new: Floats, cached: Floats) -> Floats:
+        gemm = self.gemm_fixed_s + self.gemm_token_s * new
+        weights = np.minimum(self.weights_all_s, self.weights_token_s * new)
+        attention = np.zeros(np.broadcast_shapes(new.shape, cached.shape))
+        for pair_s, window in self.pair_terms:
+            attention += pair_s * _pairs(new, cached, window)
+        seconds = (
+            self.fixed_s
+            + self.token_s * new
+            + np.maximum(gemm, weights)
+            + np.maximum(attention, self.kv_read_token_s * cached)
+        )
+        return np.where(new > 0, seconds, 0.0)
+
+
+def build_prefill(
+    llm: LlmShape, hardware: HardwareProfile, *, tp: int, weight_dtype: str, kv_dtype: str
+) -> PrefillModel:
+    """The prefill model of one instance.
+
+    Raises:
+        ModelError: the FLOPs of the LLM are not known.
+    """
+    active, terms = llm.require_flops()
+    efficiency = load_efficiency(hardware.gpu.family)
+    compute, peak = hardware.gpu.peak_flops(weight_dtype)
+    gemm, moe = efficiency.gemm[compute], shared_constant("moe_gemm")
+    gemm_rate = tp * peak * gemm.value * (moe.value if llm.is_moe else 1.0)
+    half = efficiency.half_tokens.value * tp * (llm.sparsity if llm.is_moe else 1.0)
+    hbm = shared_constant("hbm_read")
+    hbm_rate = tp * hardware.gpu.hbm_bytes_per_s.value * hbm.value
+    weight_bytes = weight_element_bytes(weight_dtype)
+    attention_rate = tp * hardware.gpu.bf16_flops.value * efficiency.attention.value
+    fixed, per_layer = shared_constant("prefill_fixed_s"), shared_constant("prefill_layer_s")
+    host = shared_constant("prefill_token_s")
+    used = [gemm, efficiency.attention, efficiency.half_tokens, hbm, fixed, per_layer, host]
+    fixed_s, token_s = fixed.value + per_layer.value * llm.layers, host.value
+    if llm.is_moe:
+        used.append(moe)
+    if tp > 1:
+        share, rate = allreduce_constant(hardware, tp)
+        start = shared_constant("allreduce_prefill_s")
+        token_s += 2 * llm.layers * llm.hidden * _ACTIVATION_BYTES / rate
+        fixed_s += 2 * llm.layers * start.value
+        used += [share, start]
+    return PrefillModel(
+        fixed_s=fixed_s,
+        token_s=token_s,
+        gemm_fixed_s=2.0 * active * half / gemm_rate,
+        gemm_token_s=2.0 * active / gemm_rate,
+        weights_all_s=llm.nonembed_parameters * weight_bytes / hbm_rate,
+        weights_token_s=active * weight_bytes / hbm_rate,
+        pair_terms=tuple((flops / attention_rate, window) for flops, window in terms),
+        kv_read_token_s=llm.kv_bytes_per_token(kv_dtype, tp) / hbm_rate,
+        evidence=tuple(used),
+    )
+
+
+def _pairs(new: Floats, cached: Floats, window: int | None) -> Floats:
+    """`attended_pairs` over arrays."""
+    if window is None:
+        return np.asarray(new * (cached + new / 2), dtype=np.float64)
+
+    def upto(tokens: Floats) -> Floats:
+        inside = np.minimum(tokens, float(window))
+        return np.asarray(inside * inside / 2 + window * (tokens - inside), dtype=np.float64)
+
+    return upto(cached + new) - upto(cached)
