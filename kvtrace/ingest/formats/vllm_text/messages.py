@@ -1,0 +1,266 @@
+"""Messages of vLLM about single requests, parsed from their text; no prompt text leaves here.
+
+`Received` prints the prompt as a Python repr, and a prompt may imitate any message. So the repr is
+scanned from its opening to its closing quote, and the rest is read from its right end.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from kvtrace.ingest.pyrepr import int_list_length, string_end
+from kvtrace.schema.manifest import Status
+
+EventKind = Literal["received", "details", "added", "ended", "response", "response_details"]
+MAX_ID_CHARS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class RequestEvent:
+    """What one message says of one or more requests."""
+
+    kind: EventKind
+    request_ids: tuple[str, ...]
+    status: Status | None = None
+    """Of an end: ok, cancelled or error."""
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    adapter: str | None = None
+    is_pooling: bool = False
+    is_truncated: bool = False
+    """Prompt and ids were cut by --max-log-len, so the count of ids is a lower bound."""
+    features: tuple[str, ...] = ()
+
+
+class DamagedMessage(ValueError):
+    """The message starts as a known one and does not end as one."""
+
+
+class IgnoredMessage(Exception):
+    """The message is known and carries nothing wanted; the text is the tally's reason."""
+
+
+_PARAMS = re.compile(r", (sampling_params|params): ")
+_LORA_NAME = re.compile(r"LoRARequest\(lora_name='([^'\\]{1,200})'")
+_EMBEDS = re.compile(r", prompt_embeds shape: (?:None|[\w.]{0,20}\(?\[[\d, ]*\]\)?|\([\d, ]*\))")
+_ADAPTER_REQUEST = ", prompt_adapter_request: "
+_RESPONSE_MODE = re.compile(r"(.*?)(?: \((streaming delta|streaming complete)\))?", re.DOTALL)
+_FINISH = re.compile(r", finish_reason: (\w{1,40})\.?")
+_FAILED = re.compile(r"failed(?: \([\w .-]{1,60}\)| due to .{1,200})?\.?")
+
+
+def parse_request_message(message: str) -> RequestEvent | None:
+    """The event of a message about requests; None if it is no such message.
+
+    Raises:
+        DamagedMessage: it is cut or spliced.
+        IgnoredMessage: it carries nothing wanted.
+    """
+    first = message[:9]
+    if first == "Received ":
+        return _received(message) if message.startswith("Received request ") else None
+    if first == "Added req":
+        return RequestEvent("added", _single(message, "Added request "))
+    if first == "Finished ":
+        return RequestEvent("ended", _single(message, "Finished request "), status="ok")
+    if first == "Aborted r":
+        return RequestEvent("ended", _aborted(message), status="cancelled")
+    if first == "Generated":
+        return _response(message) if message.startswith("Generated response ") else None
+    if first.startswith("Request "):
+        return _request(message)
+    return None
+
+
+def _checked_id(text: str) -> str:
+    if not text or len(text) > MAX_ID_CHARS or any(char.isspace() for char in text):
+        raise DamagedMessage("request id")
+    return text
+
+
+def _single(message: str, start: str) -> tuple[str, ...]:
+    if not message.startswith(start) or not message.endswith("."):
+        raise DamagedMessage(start.strip())
+    return (_checked_id(message[len(start) : -1]),)
+
+
+def _aborted(message: str) -> tuple[str, ...]:
+    for start in ("Aborted request(s) ", "Aborted request "):
+        if message.startswith(start) and message.endswith("."):
+            ids = message[len(start) : -1].split(",")
+            return tuple(_checked_id(request_id.strip()) for request_id in ids)
+    raise DamagedMessage("Aborted request")
+
+
+def _received(message: str) -> RequestEvent:
+    request_id, name, at = _head(message, len("Received request "))
+    features: list[str] = []
+    prompt_repr = ""
+    if name == "prompt":
+        end = string_end(message, at)
+        match = _PARAMS.match(message, end) if end is not None else None
+        if end is None or match is None:
+            raise DamagedMessage("prompt of Received request")
+        prompt_repr = message[at:end]
+        features.append("received_prompt")
+        name, at = match[1], match.end()
+    else:
+        features.append("received_bare")
+    if name == "sampling_params":
+        features.append("sampling_params")
+    tail = message[at:]
+    if not tail.endswith(".") or ", lora_request: " not in tail:
+        raise DamagedMessage("tail of Received request")
+    prompt_tokens, adapter = _received_tail(tail[:-1], features, has_prompt=bool(prompt_repr))
+    return RequestEvent(
+        "received",
+        (request_id,),
+        prompt_tokens=prompt_tokens,
+        adapter=adapter,
+        is_pooling=tail.startswith("PoolingParams("),
+        is_truncated=_is_truncated(prompt_repr, prompt_tokens),
+        features=tuple(features),
+    )
+
+
+def _received_tail(
+    tail: str, features: list[str], *, has_prompt: bool
+) -> tuple[int | None, str | None]:
+    """(prompt tokens, adapter) from what stands behind the prompt, read from the right."""
+    before, _, lora = tail.rpartition(", lora_request: ")
+    if _ADAPTER_REQUEST in lora:
+        lora = lora[: lora.index(_ADAPTER_REQUEST)]
+        features.append("prompt_adapter")
+    name = _LORA_NAME.match(lora)
+    adapter = name[1] if name is not None else None
+    if not has_prompt:
+        return None, adapter
+    embeds = before.rfind(", prompt_embeds shape: ")
+    if embeds >= 0 and _EMBEDS.fullmatch(before, embeds):
+        before = before[:embeds]
+        features.append("embeds")
+    else:
+        features.append("no_embeds")
+    return _id_count(before, ", prompt_token_ids: "), adapter
+
+
+def _id_count(text: str, name: str) -> int | None:
+    """Length of the list of ids that ends the text; None where `None` stands there."""
+    at = text.rfind(name)
+    if at < 0:
+        raise DamagedMessage("token ids")
+    listed = text[at + len(name) :]
+    if listed == "None":
+        return None
+    count = int_list_length(listed)
+    if count is None:
+        raise DamagedMessage("token ids")
+    return count
+
+
+def _is_truncated(prompt_repr: str, token_count: int | None) -> bool:
+    """Whether --max-log-len cut both: then as many characters as ids are printed."""
+    if not token_count or not token_count <= len(prompt_repr) - 2 <= 10 * token_count:
+        return False
+    try:
+        prompt = ast.literal_eval(prompt_repr)
+    except (ValueError, SyntaxError, MemoryError):
+        return False
+    return isinstance(prompt, str) and len(prompt) == token_count
+
+
+def _head(message: str, start: int) -> tuple[str, str, int]:
+    """(id, name of the first field, where its value starts) of `… ID: name: value`."""
+    places = [
+        (message.find(f": {name}: ", start, start + MAX_ID_CHARS + 20), name)
+        for name in ("prompt", "params", "sampling_params")
+    ]
+    found = [place for place in places if place[0] >= 0]
+    if not found:
+        raise DamagedMessage("head of the message")
+    at, name = min(found)
+    return _checked_id(message[start:at]), name, at + len(name) + 4
+
+
+def _request(message: str) -> RequestEvent | None:
+    """`Request ID details: …`, `Request ID JSON body: …`, `Request ID aborted.`, `… failed.`"""
+    request_id, _, rest = message[len("Request ") :].partition(" ")
+    if rest.startswith("JSON body: "):
+        raise IgnoredMessage("request_body")
+    if rest.startswith("details: prompt: "):
+        return _details(_checked_id(request_id), rest, len("details: prompt: "))
+    if rest == "aborted.":
+        return RequestEvent("ended", (_checked_id(request_id),), status="cancelled")
+    if len(rest) < 300 and _FAILED.fullmatch(rest):
+        return RequestEvent("ended", (_checked_id(request_id),), status="error")
+    return None
+
+
+def _details(request_id: str, rest: str, at: int) -> RequestEvent:
+    end = string_end(rest, at)
+    if end is None or not rest.endswith("."):
+        raise DamagedMessage("prompt of request details")
+    tail = rest[end:-1]
+    embeds = tail.rfind(", prompt_embeds shape: ")
+    if embeds >= 0:
+        tail = tail[:embeds]
+    count = _id_count(tail, ", prompt_token_ids: ")
+    return RequestEvent(
+        "details",
+        (request_id,),
+        prompt_tokens=count,
+        is_truncated=_is_truncated(rest[at:end], count),
+        features=("details",),
+    )
+
+
+def _response(message: str) -> RequestEvent:
+    start = len("Generated response ")
+    limit = start + MAX_ID_CHARS + 60
+    details = message.find(" details: output_token_ids: ", start, limit)
+    output = message.find(": output: ", start, limit)
+    if details >= 0 and (output < 0 or details < output):
+        request_id, _ = _response_id(message[start:details])
+        listed = message[details + len(" details: output_token_ids: ") :]
+        count = int_list_length(listed.removesuffix("."))
+        if count is None:
+            raise DamagedMessage("token ids of the response")
+        return RequestEvent("response_details", (request_id,), output_tokens=count)
+    end = string_end(message, output + len(": output: ")) if output >= 0 else None
+    if end is None:
+        raise DamagedMessage("output of the response")
+    request_id, mode = _response_id(message[start:output])
+    if mode == "streaming delta":
+        raise IgnoredMessage("response_delta")
+    return _response_tail(request_id, message[end:])
+
+
+def _response_id(text: str) -> tuple[str, str | None]:
+    match = _RESPONSE_MODE.fullmatch(text)
+    if match is None:
+        raise DamagedMessage("response id")
+    return _checked_id(match[1]), match[2]
+
+
+def _response_tail(request_id: str, tail: str) -> RequestEvent:
+    at = tail.rfind(", finish_reason: ")
+    match = _FINISH.fullmatch(tail, at) if at >= 0 else None
+    if match is None:
+        raise DamagedMessage("finish reason of the response")
+    count = None
+    if at > 0:
+        ids = tail[:at].removeprefix(", output_token_ids: ")
+        count = None if ids == "None" else int_list_length(ids)
+        if count is None and ids != "None":
+            raise DamagedMessage("token ids of the response")
+    statuses: dict[str, Status] = {"abort": "cancelled", "error": "error"}
+    return RequestEvent(
+        "response",
+        (request_id,),
+        status=statuses.get(match[1], "ok"),
+        output_tokens=count,
+        features=("response",),
+    )

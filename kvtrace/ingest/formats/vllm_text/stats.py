@@ -1,0 +1,260 @@
+"""Statistics lines of vLLM: V0 (two lines), V1 (optional fields), iterations.
+
+Every line is read whole or not at all: a number must be followed by its delimiter, and the fields
+that every version prints must be there, so that a line with its middle eaten is not half a value.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kvtrace.ingest.contract import Metric
+
+HitRule = Literal["none", "v0", "v1"]
+"""How a metric's hit unit is found: not a hit, V0 (blocks), V1 (by version)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One metric of a line: unit, window, what a hit counts, and the divisor of the print."""
+
+    metric: str
+    unit: str
+    window: str | None = "instant"
+    hit: HitRule = "none"
+    divisor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedStats:
+    """The values of one line, in print order."""
+
+    engine: str | None
+    values: tuple[tuple[MetricSpec, float | None], ...]
+    features: tuple[str, ...] = ()
+    """Keys of `version.FEATURES` that this line shows."""
+    field_names: tuple[str, ...] = ()
+    has_unknown_field: bool = False
+
+
+_NUMBER = r"(-?\d+(?:\.\d+)?|nan|-?inf)"
+_LABEL = re.compile(r"(Engine \d{1,5}|\d{1,5} Engines Aggregated): ")
+_FETCH = re.compile(r"(\d+) waiting to start, (\d+) in progress, (\d+) completed waiting")
+_FIELD = re.compile(rf"{_NUMBER}(?: tokens/s| reqs?|%)?")
+_NAME = re.compile(r"[A-Za-z][\w /()-]{0,60}")
+
+_PROMPT_RATE: Final = MetricSpec("prompt_tokens_per_s", "tokens_per_s", "interval")
+_OUTPUT_RATE: Final = MetricSpec("generation_tokens_per_s", "tokens_per_s", "interval")
+_RUNNING: Final = MetricSpec("running_requests", "requests")
+_WAITING: Final = MetricSpec("waiting_requests", "requests")
+_USAGE: Final = MetricSpec("kv_usage_ratio", "ratio", divisor=100.0)
+_CPU_USAGE: Final = MetricSpec("cpu_kv_usage_ratio", "ratio", divisor=100.0)
+_LAST_1000: Final = "last_1000_requests"
+
+_FIELDS: Final[dict[str, tuple[MetricSpec, str]]] = {
+    # printed name: (metric, what must stand behind the number)
+    "Avg prompt throughput": (_PROMPT_RATE, " tokens/s"),
+    "Avg generation throughput": (_OUTPUT_RATE, " tokens/s"),
+    "Running": (_RUNNING, " reqs"),
+    "Waiting": (_WAITING, " reqs"),
+    "Pending": (_WAITING, " reqs"),
+    "Swapped": (MetricSpec("swapped_requests", "requests"), " reqs"),
+    "Deferred": (MetricSpec("deferred_requests", "requests"), " reqs"),
+    "Preemptions": (MetricSpec("preemptions", "requests", "interval"), ""),
+    "CPU KV cache usage": (_CPU_USAGE, "%"),
+    "Prefix cache hit rate": (
+        MetricSpec("prefix_hit_ratio", "ratio", _LAST_1000, "v1", 100.0),
+        "%",
+    ),
+    "External prefix cache hit rate": (
+        MetricSpec("external_prefix_hit_ratio", "ratio", _LAST_1000, "v1", 100.0),
+        "%",
+    ),
+    "MM cache hit rate": (MetricSpec("mm_hit_ratio", "ratio", _LAST_1000, "none", 100.0), "%"),
+}
+_FETCH_METRICS: Final = (
+    MetricSpec("kv_fetch_waiting_requests", "requests"),
+    MetricSpec("kv_fetch_running_requests", "requests"),
+    MetricSpec("kv_fetch_done_requests", "requests"),
+)
+_SKIPPED: Final = ("Corrupted",)
+"""Printed, but its counter is reset before it is printed: 0 there is no evidence."""
+_FEATURE_OF: Final[dict[str, str]] = {
+    "External prefix cache hit rate": "external_hit",
+    "MM cache hit rate": "external_hit",
+    "Deferred": "deferred",
+    "KV fetch": "kv_fetch",
+    "Swapped": "v0_stats",
+    "Waiting": "v1_stats",
+}
+
+
+def _value(text: str, divisor: float) -> float | None:
+    return None if "n" in text else float(text) / divisor
+
+
+def _unlabelled(message: str) -> tuple[str | None, str]:
+    match = _LABEL.match(message)
+    return (match[1], message[match.end() :]) if match is not None else (None, message)
+
+
+def looks_like_stats(message: str) -> bool:
+    """Whether the message starts as a statistics line does."""
+    return _unlabelled(message)[1].startswith("Avg prompt throughput: ")
+
+
+def looks_like_stats_rest(text: str) -> bool:
+    """Whether a line without prefix is the torn-off end of a statistics line."""
+    return " KV cache usage: " in text[-600:] and " tokens/s, Running: " in text[-900:]
+
+
+def parse_stats(message: str) -> ParsedStats | None:
+    """The values of a V0 or V1 statistics line; None if it is not whole."""
+    engine, body = _unlabelled(message)
+    if len(body) > 2_000:
+        return None
+    fields = _split_fields(body.removesuffix("."))
+    if fields is None:
+        return None
+    values: list[tuple[MetricSpec, float | None]] = []
+    features: list[str] = []
+    if engine is not None:
+        features.append("aggregated" if "Aggregated" in engine else "engine_label")
+    has_unknown_field = False
+    for name, text in fields:
+        if name in _FEATURE_OF:
+            features.append(_FEATURE_OF[name])
+        found = _read_field(name, text)
+        if found is None:
+            return None
+        if not found and name not in _SKIPPED:
+            has_unknown_field = True
+        values.extend(found)
+    names = tuple(name for name, _ in fields)
+    if "GPU KV cache usage" not in names and "Pending" not in names:
+        features.append("device_name")  # the newest print CPU or TPU for the one device there is
+        values = [(_USAGE if spec is _CPU_USAGE else spec, value) for spec, value in values]
+    if not _is_whole(names, {spec.metric for spec, _ in values}):
+        return None
+    return ParsedStats(engine, tuple(values), tuple(features), names, has_unknown_field)
+
+
+def _split_fields(body: str) -> list[tuple[str, str]] | None:
+    """(name, value text) of the fields; None if something stands there that is no field."""
+    fields: list[tuple[str, str]] = []
+    for part in body.split(", "):
+        name, colon, text = part.partition(": ")
+        if colon and _NAME.fullmatch(name):
+            fields.append((name, text))
+        elif not colon and fields and fields[-1][0] == "KV fetch":
+            fields[-1] = ("KV fetch", f"{fields[-1][1]}, {part}")
+        else:
+            return None
+    return fields
+
+
+def _read_field(name: str, text: str) -> list[tuple[MetricSpec, float | None]] | None:
+    """The metrics of one field; an empty list for a field without a metric; None if damaged."""
+    if name == "KV fetch":
+        fetch = _FETCH.fullmatch(text)
+        if fetch is None:
+            return None
+        return [
+            (spec, float(text)) for spec, text in zip(_FETCH_METRICS, fetch.groups(), strict=True)
+        ]
+    known = _FIELDS.get(name)
+    match = _FIELD.fullmatch(text)
+    if match is None:
+        return None
+    if known is None:
+        is_usage = name.endswith(" KV cache usage") and text.endswith("%")
+        return [(_USAGE, _value(match[1], _USAGE.divisor))] if is_usage else []
+    spec, tail = known
+    if text[len(match[1]) :] not in (tail, tail.removesuffix("s")):
+        return None
+    return [(spec, _value(match[1], spec.divisor))]
+
+
+def _is_whole(names: tuple[str, ...], metrics: set[str]) -> bool:
+    """Whether the fields that every version prints are there, once each and in their order."""
+    if len(set(names)) != len(names) or len(names) < 5:
+        return False
+    leading = ("Avg prompt throughput", "Avg generation throughput", "Running")
+    if names[:3] != leading or not {"Waiting", "Pending"} & set(names):
+        return False
+    if "Pending" in names and "CPU KV cache usage" not in names:
+        return False
+    return "kv_usage_ratio" in metrics
+
+
+_V0_HITS = re.compile(rf"Prefix cache hit rate: GPU: {_NUMBER}%, CPU: {_NUMBER}%\.?")
+_V0_SPECS: Final = (
+    MetricSpec("prefix_hit_ratio", "ratio", "cumulative", "v0", 100.0),
+    MetricSpec("cpu_prefix_hit_ratio", "ratio", "cumulative", "v0", 100.0),
+)
+
+
+def parse_v0_hits(message: str) -> ParsedStats | None:
+    """The second line of V0 statistics; −1 means that prefix caching is off: no metric."""
+    match = _V0_HITS.fullmatch(message)
+    if match is None:
+        return None
+    values = [
+        (spec, _value(text, spec.divisor))
+        for spec, text in zip(_V0_SPECS, match.groups(), strict=True)
+        if not text.startswith("-")
+    ]
+    return ParsedStats(None, tuple(values), ("v0_stats",))
+
+
+_ITERATION = re.compile(
+    r"Iteration\(\d+\): (\d+) context requests, (\d+) context tokens, (\d+) generation requests,"
+    rf" (\d+) generation tokens, iteration elapsed time: {_NUMBER} ms( \(dummy\))?"
+    rf"(?:, [A-Z]\w{{0,20}} KV cache usage: {_NUMBER}%)?(?:, [\w /:,.()%-]{{1,400}})?"
+)
+_ITERATION_SPECS: Final = (
+    MetricSpec("iteration_context_requests", "requests", "last_batch"),
+    MetricSpec("iteration_context_tokens", "tokens", "last_batch"),
+    MetricSpec("iteration_generation_requests", "requests", "last_batch"),
+    MetricSpec("iteration_generation_tokens", "tokens", "last_batch"),
+    MetricSpec("iteration_elapsed_s", "s", "last_batch", divisor=1000.0),
+)
+
+
+def looks_like_iteration(message: str) -> bool:
+    """Whether the message starts as an iteration line does."""
+    return _unlabelled(message)[1].startswith("Iteration(")
+
+
+def parse_iteration(message: str) -> tuple[ParsedStats, bool] | None:
+    """(values, whether it is a dummy batch) of an iteration line; None if it is not whole."""
+    engine, body = _unlabelled(message)
+    match = _ITERATION.fullmatch(body) if len(body) < 2_000 else None
+    if match is None:
+        return None
+    values: list[tuple[MetricSpec, float | None]] = [
+        (spec, _value(match[group], spec.divisor))
+        for group, spec in enumerate(_ITERATION_SPECS, start=1)
+    ]
+    features = ["iteration"]
+    if match[7] is not None:
+        values.append((_USAGE, _value(match[7], _USAGE.divisor)))
+        features.append("iteration_usage")
+    return ParsedStats(engine, tuple(values), tuple(features)), match[6] is not None
+
+
+def to_metrics(parsed: ParsedStats, *, v1_hit_unit: str | None) -> list[Metric]:
+    """Metrics for a sample row; the hit unit of V1 lines is known only at the end of the file."""
+    units = {"none": None, "v0": "blocks", "v1": v1_hit_unit}
+    return [
+        Metric(
+            metric=spec.metric,
+            value=value,
+            unit=spec.unit,
+            hit_unit=units[spec.hit],
+            window=spec.window,
+        )
+        for spec, value in parsed.values
+    ]
