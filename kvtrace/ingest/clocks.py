@@ -165,6 +165,7 @@ class LogClock:
             self._last_month_day = month_day
             if month_day == 229:
                 self._has_leap_day.add(self._wraps)
+        wraps = self._wraps
         if instant is not None:
             self._anchor(instant.ns, "the container's time stamps")
         elif naive is not None:
@@ -174,7 +175,7 @@ class LogClock:
             naive.ns if naive else None,
             month_day,
             time_ns,
-            self._wraps,
+            wraps,
         )
 
     def count(self, time: LineTime, *, resolution_ns: int = NS_PER_S) -> None:
@@ -209,7 +210,7 @@ class LogClock:
             return lambda time: time.instant_ns
         shift = zone_shift(context.tz)
         base_year, why = self._base_year(context)
-        if self._yearless:
+        if self._yearless and not self._anchors:
             context.note("year_assumed", f"The log's clock has no year; {why}.")
         zone = f"zone from --tz {context.tz}" if context.tz else "no zone: taken as UTC"
         context.clock = "utc" if context.tz else "naive"

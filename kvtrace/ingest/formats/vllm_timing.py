@@ -172,12 +172,12 @@ def _sniff_requests(head: Head) -> Guess | None:
 
 
 _SERIES: Final[dict[str, tuple[str, str, str, int]]] = {
-    # column: (metric, unit, window, divisor)
-    "prompt_throughput": ("prompt_tokens_per_s", "tokens_per_s", "interval", 1),
-    "gen_throughput": ("generation_tokens_per_s", "tokens_per_s", "interval", 1),
-    "running": ("running_requests", "requests", "instant", 1),
-    "waiting": ("waiting_requests", "requests", "instant", 1),
-    "kv_cache_pct": ("kv_usage_ratio", "ratio", "instant", 100),
+    # column: (metric, unit, window, power of ten from the cell to the unit)
+    "prompt_throughput": ("prompt_tokens_per_s", "tokens_per_s", "interval", 0),
+    "gen_throughput": ("generation_tokens_per_s", "tokens_per_s", "interval", 0),
+    "running": ("running_requests", "requests", "instant", 0),
+    "waiting": ("waiting_requests", "requests", "instant", 0),
+    "kv_cache_pct": ("kv_usage_ratio", "ratio", "instant", -2),
 }
 
 
@@ -199,11 +199,11 @@ def _sample(record: Record, columns: dict[str, int], cells: Sequence[str]) -> Sa
     if time_ns is None:
         raise BadCellError("invalid_time", "`t` is not a time in seconds")
     metrics: list[Metric] = []
-    for column, (metric, unit, window, divisor) in _SERIES.items():
+    for column, (metric, unit, window, shift) in _SERIES.items():
         text = cells[columns[column]]
         if not text:
             continue
-        value = float(parse_decimal(text, column)) / divisor
+        value = float(parse_decimal(text, column).scaleb(shift))
         if value < 0:
             raise BadCellError("negative_number", f"`{column}` is negative")
         metrics.append(Metric(metric=metric, value=value, unit=unit, window=window))

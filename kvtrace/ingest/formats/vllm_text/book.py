@@ -17,6 +17,8 @@ from kvtrace.ingest.formats.vllm_text.messages import RequestEvent
 from kvtrace.schema.manifest import Status
 from kvtrace.units import NS_PER_S
 
+Resolver = Callable[[LineTime], int | None]
+"""From the stamps of a line to its time in ns."""
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 _SAMPLE = re.compile(r"^\d{1,4}_")
 
@@ -46,6 +48,10 @@ class RequestBook:
         self._by_id: dict[str, _Entry] = {}
         self._samples: dict[str, list[_Entry]] = {}
         self.saw_suffix = False
+
+    def __len__(self) -> int:
+        """Requests so far."""
+        return len(self._entries)
 
     def restart(self) -> None:
         """The server started again: ids from before mean other requests now."""
@@ -159,26 +165,11 @@ class RequestBook:
                 entry.output_tokens = event.output_tokens
         return None
 
-    def rows(
-        self, resolve: Callable[[LineTime], int | None], llm: str | None
-    ) -> Iterator[RequestRow]:
+    def rows(self, resolve: Resolver, llm: str | None) -> Iterator[RequestRow]:
         """The rows in file order."""
         self._entries.sort(key=lambda entry: entry.offset)
         for entry in self._entries:
-            arrived_at_ns = resolve(entry.arrived)
-            ended_at_ns = resolve(entry.ended) if entry.ended is not None else None
-            e2e_ns = None
-            if arrived_at_ns is not None and ended_at_ns is not None:
-                e2e_ns = ended_at_ns - arrived_at_ns
-                if e2e_ns < 0:
-                    e2e_ns = None
-                    entry.flags.append("time_order")
-                elif (
-                    entry.ended is not None
-                    and entry.ended.instant_ns is None
-                    and (e2e_ns % NS_PER_S == 0)
-                ):
-                    entry.flags.append("e2e_in_whole_seconds")
+            e2e_ns = _e2e_ns(entry, resolve)
             yield RequestRow(
                 offset=entry.offset,
                 line=entry.line,
@@ -186,13 +177,28 @@ class RequestBook:
                 llm=llm,
                 adapter=entry.adapter,
                 request_type=entry.request_type,
-                arrived_at_ns=arrived_at_ns,
+                arrived_at_ns=resolve(entry.arrived),
                 prompt_tokens=entry.prompt_tokens,
                 output_tokens=entry.output_tokens,
                 e2e_ns=e2e_ns,
                 status=entry.status,
                 flags=tuple(entry.flags),
             )
+
+
+def _e2e_ns(entry: _Entry, resolve: Resolver) -> int | None:
+    """From arrival to the end; whole seconds on the log's own clock, which is then flagged."""
+    arrived_at_ns = resolve(entry.arrived)
+    ended_at_ns = resolve(entry.ended) if entry.ended is not None else None
+    if arrived_at_ns is None or ended_at_ns is None:
+        return None
+    if ended_at_ns < arrived_at_ns:
+        entry.flags.append("time_order")
+        return None
+    e2e_ns = ended_at_ns - arrived_at_ns
+    if e2e_ns % NS_PER_S == 0:
+        entry.flags.append("e2e_in_whole_seconds")
+    return e2e_ns
 
 
 def _external_ids(engine_id: str) -> list[str]:

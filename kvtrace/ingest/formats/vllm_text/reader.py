@@ -12,7 +12,6 @@ from kvtrace.ingest.contract import (
     Metric,
     ReadContext,
     Record,
-    RequestRow,
     Row,
     SampleRow,
     Tally,
@@ -248,7 +247,10 @@ class VllmLog:
         context.engine = "vllm"
         self._version.fill(context)
         self._facts.fill(context)
-        context.evidence_grade = "C" if self._samples else "L"
+        engines = _engine_count(sample.engine for sample in self._samples)
+        if engines:
+            context.engine_facts["engines"] = engines
+        context.evidence_grade = "C" if self._samples else "L" if self._book else None
         resolve = self._clock.resolver(context)
         unit = self._version.hit_unit()
         llm = context.engine_facts.get("llm")
@@ -289,6 +291,18 @@ def _engine_of(line: PeeledLine) -> str | None:
     return f"Engine {int(match[1]):03d}" if match is not None else None
 
 
+def _engine_count(labels: Iterable[str | None]) -> int:
+    """Data-parallel engines that the labels name (`Engine 003`, `8 Engines Aggregated`)."""
+    ranks: set[str] = set()
+    aggregated = 0
+    for label in labels:
+        if label is not None and label.startswith("Engine "):
+            ranks.add(label)
+        elif label is not None:
+            aggregated = max(aggregated, int(label.partition(" ")[0]))
+    return max(aggregated, len(ranks))
+
+
 def read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
     """Rows of one log, in file order, after its last line (year and version need all of it)."""
     log = VllmLog(context)
@@ -301,4 +315,4 @@ def read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
     yield from log.rows()
 
 
-__all__ = ["PREFIX", "RequestRow", "VllmLog", "read"]
+__all__ = ["PREFIX", "VllmLog", "read"]

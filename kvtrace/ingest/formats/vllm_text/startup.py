@@ -110,7 +110,9 @@ class EngineFacts:
         if (match := _CONCURRENCY.fullmatch(message)) is not None:
             return StartupLine((self._concurrency(match[1], match[2]),))
         if (match := _MEMORY.fullmatch(message)) is not None:
-            return StartupLine((_instant("kv_memory_bytes", float(match[1]) * GIB, "bytes"),))
+            return StartupLine(
+                (_instant("kv_memory_bytes", round(float(match[1]) * GIB), "bytes"),)
+            )
         return None
 
     def _concurrency(self, length: str, times: str) -> Metric:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final, Literal
 
 from kvtrace.ingest.contract import Metric
@@ -18,13 +19,14 @@ HitRule = Literal["none", "v0", "v1"]
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
-    """One metric of a line: unit, window, what a hit counts, and the divisor of the print."""
+    """One metric of a line: unit, window, what a hit counts, and the scale of the print."""
 
     metric: str
     unit: str
     window: str | None = "instant"
     hit: HitRule = "none"
-    divisor: float = 1.0
+    shift: int = 0
+    """Power of ten between the print and the unit: −2 for per cent, −3 for ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,8 @@ _PROMPT_RATE: Final = MetricSpec("prompt_tokens_per_s", "tokens_per_s", "interva
 _OUTPUT_RATE: Final = MetricSpec("generation_tokens_per_s", "tokens_per_s", "interval")
 _RUNNING: Final = MetricSpec("running_requests", "requests")
 _WAITING: Final = MetricSpec("waiting_requests", "requests")
-_USAGE: Final = MetricSpec("kv_usage_ratio", "ratio", divisor=100.0)
-_CPU_USAGE: Final = MetricSpec("cpu_kv_usage_ratio", "ratio", divisor=100.0)
+_USAGE: Final = MetricSpec("kv_usage_ratio", "ratio", shift=-2)
+_CPU_USAGE: Final = MetricSpec("cpu_kv_usage_ratio", "ratio", shift=-2)
 _LAST_1000: Final = "last_1000_requests"
 
 _FIELDS: Final[dict[str, tuple[MetricSpec, str]]] = {
@@ -65,14 +67,14 @@ _FIELDS: Final[dict[str, tuple[MetricSpec, str]]] = {
     "Preemptions": (MetricSpec("preemptions", "requests", "interval"), ""),
     "CPU KV cache usage": (_CPU_USAGE, "%"),
     "Prefix cache hit rate": (
-        MetricSpec("prefix_hit_ratio", "ratio", _LAST_1000, "v1", 100.0),
+        MetricSpec("prefix_hit_ratio", "ratio", _LAST_1000, "v1", -2),
         "%",
     ),
     "External prefix cache hit rate": (
-        MetricSpec("external_prefix_hit_ratio", "ratio", _LAST_1000, "v1", 100.0),
+        MetricSpec("external_prefix_hit_ratio", "ratio", _LAST_1000, "v1", -2),
         "%",
     ),
-    "MM cache hit rate": (MetricSpec("mm_hit_ratio", "ratio", _LAST_1000, "none", 100.0), "%"),
+    "MM cache hit rate": (MetricSpec("mm_hit_ratio", "ratio", _LAST_1000, "none", -2), "%"),
 }
 _FETCH_METRICS: Final = (
     MetricSpec("kv_fetch_waiting_requests", "requests"),
@@ -91,8 +93,9 @@ _FEATURE_OF: Final[dict[str, str]] = {
 }
 
 
-def _value(text: str, divisor: float) -> float | None:
-    return None if "n" in text else float(text) / divisor
+def _value(text: str, spec: MetricSpec) -> float | None:
+    """The printed number in the metric's unit, nearest to the decimal; None for nan and inf."""
+    return None if "n" in text else float(Decimal(text).scaleb(spec.shift))
 
 
 def _unlabelled(message: str) -> tuple[str | None, str]:
@@ -170,11 +173,11 @@ def _read_field(name: str, text: str) -> list[tuple[MetricSpec, float | None]] |
         return None
     if known is None:
         is_usage = name.endswith(" KV cache usage") and text.endswith("%")
-        return [(_USAGE, _value(match[1], _USAGE.divisor))] if is_usage else []
+        return [(_USAGE, _value(match[1], _USAGE))] if is_usage else []
     spec, tail = known
     if text[len(match[1]) :] not in (tail, tail.removesuffix("s")):
         return None
-    return [(spec, _value(match[1], spec.divisor))]
+    return [(spec, _value(match[1], spec))]
 
 
 def _is_whole(names: tuple[str, ...], metrics: set[str]) -> bool:
@@ -191,8 +194,8 @@ def _is_whole(names: tuple[str, ...], metrics: set[str]) -> bool:
 
 _V0_HITS = re.compile(rf"Prefix cache hit rate: GPU: {_NUMBER}%, CPU: {_NUMBER}%\.?")
 _V0_SPECS: Final = (
-    MetricSpec("prefix_hit_ratio", "ratio", "cumulative", "v0", 100.0),
-    MetricSpec("cpu_prefix_hit_ratio", "ratio", "cumulative", "v0", 100.0),
+    MetricSpec("prefix_hit_ratio", "ratio", "cumulative", "v0", -2),
+    MetricSpec("cpu_prefix_hit_ratio", "ratio", "cumulative", "v0", -2),
 )
 
 
@@ -202,7 +205,7 @@ def parse_v0_hits(message: str) -> ParsedStats | None:
     if match is None:
         return None
     values = [
-        (spec, _value(text, spec.divisor))
+        (spec, _value(text, spec))
         for spec, text in zip(_V0_SPECS, match.groups(), strict=True)
         if not text.startswith("-")
     ]
@@ -219,7 +222,7 @@ _ITERATION_SPECS: Final = (
     MetricSpec("iteration_context_tokens", "tokens", "last_batch"),
     MetricSpec("iteration_generation_requests", "requests", "last_batch"),
     MetricSpec("iteration_generation_tokens", "tokens", "last_batch"),
-    MetricSpec("iteration_elapsed_s", "s", "last_batch", divisor=1000.0),
+    MetricSpec("iteration_elapsed_s", "s", "last_batch", shift=-3),
 )
 
 
@@ -235,12 +238,11 @@ def parse_iteration(message: str) -> tuple[ParsedStats, bool] | None:
     if match is None:
         return None
     values: list[tuple[MetricSpec, float | None]] = [
-        (spec, _value(match[group], spec.divisor))
-        for group, spec in enumerate(_ITERATION_SPECS, start=1)
+        (spec, _value(match[group], spec)) for group, spec in enumerate(_ITERATION_SPECS, start=1)
     ]
     features = ["iteration"]
     if match[7] is not None:
-        values.append((_USAGE, _value(match[7], _USAGE.divisor)))
+        values.append((_USAGE, _value(match[7], _USAGE)))
         features.append("iteration_usage")
     return ParsedStats(engine, tuple(values), tuple(features)), match[6] is not None
 
