@@ -20,7 +20,7 @@ from kvtrace.schema.arrays import IntArray, RequestTrace
 
 @dataclass(frozen=True, slots=True)
 class AtomTable:
-    """The atoms of a trace and which requests touch them; lists, because the hot loop reads them."""
+    """The atoms of a trace and which requests touch them; lists, for the hot loop."""
 
     offset: list[int]
     """(requests + 1,) atoms of request i are atoms[offset[i] : offset[i + 1]], head first."""
@@ -46,7 +46,7 @@ def build_atoms(trace: RequestTrace) -> AtomTable:
 
 
 def atom_arrays(trace: RequestTrace) -> tuple[IntArray, IntArray, IntArray]:
-    """(offset, atoms, edges): atoms per request, and the first block id of each atom (+ the end)."""
+    """(offset, atoms, edges): atoms per request; first block id of each atom, and the end."""
     start = trace.run_start.astype(np.int64)
     end = start + trace.run_blocks.astype(np.int64)
     edges = np.unique(np.concatenate((start, end)))
@@ -99,7 +99,7 @@ class LruCache:
                 stored.move_to_end(atom)
 
     def missing(self, atoms: Sequence[int], lo: int, end: int) -> tuple[int, bool]:
-        """(blocks of `atoms[lo:end]` that are not stored, whether the last block is one of them)."""
+        """(blocks of `atoms[lo:end]` not stored, whether the last block is one of them)."""
         stored = self.stored
         weight = self._weight
         blocks = 0

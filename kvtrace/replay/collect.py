@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from kvtrace.replay.links import FlowNet
+from kvtrace.replay.moves import Move
 from kvtrace.replay.result import LinkUse, ReplayResult, Timeline
 from kvtrace.replay.scenario import PrefillTime, Scenario
-from kvtrace.replay.state import Move, Requests
+from kvtrace.replay.state import Requests
 from kvtrace.replay.topology import Topology
 from kvtrace.schema.arrays import FloatArray, IntArray, RequestTrace
 
@@ -22,13 +23,13 @@ def collect(
     topology: Topology,
     tier_hits: Sequence[Sequence[int]],
     net: FlowNet[Move],
-    busy_s: float,
     evicted_blocks: int,
     oversized: int,
 ) -> ReplayResult:
     """The result of a run that has ended."""
     first_token_s = _floats(requests.first_token_s)
     span_s = float(first_token_s.max() - requests.arrived_s[0]) if trace.requests else 0.0
+    busy_s = float((first_token_s - _floats(requests.gpu_from_s)).sum())
     busiest = scenario.instances * span_s
     return ReplayResult(
         scenario=scenario,
@@ -50,17 +51,18 @@ def _timeline(
 ) -> Timeline:
     arrived_s = _floats(requests.arrived_s)
     lookup_s, pull_s, load_s = map(_floats, (requests.lookup_s, requests.pull_s, requests.load_s))
+    started_s = _floats(requests.started_s)
     ttft_s = _floats(requests.first_token_s) - arrived_s
-    waited_s = _floats(requests.started_s) - arrived_s - lookup_s - pull_s - load_s
+    waited_s = started_s - arrived_s - lookup_s - pull_s - load_s
     e2e_s = _floats(requests.e2e_s) if trace.output_known else np.full(requests.count, np.nan)
     steps = np.asarray(trace.output_tokens, dtype=np.float64) - 1
     is_decoded = steps > 0 if trace.output_known else np.zeros(requests.count, dtype=np.bool_)
     tpot_s = np.full(requests.count, np.nan)
     np.divide(e2e_s - ttft_s, steps, out=tpot_s, where=is_decoded)
-    hit_tokens = {"hbm": np.asarray(requests.hbm_hit, dtype=np.int64)}
+    hit_tokens = {"hbm": _ints(requests.hbm_hit)}
     hit_tokens |= {spec.tier_id: np.zeros(requests.count, np.int64) for spec in scenario.tiers}
     for tier, hits in zip(topology.tiers, tier_hits, strict=True):
-        hit_tokens[tier.spec.tier_id] += np.asarray(hits, dtype=np.int64)
+        hit_tokens[tier.spec.tier_id] += _ints(hits)
     recompute_s, recompute_hit_s = _counterfactuals(requests, scenario.prefill, tier_hits)
     return Timeline(
         instance=np.asarray(requests.instance, dtype=np.int32),
@@ -68,15 +70,15 @@ def _timeline(
         lookup_s=lookup_s,
         pull_s=pull_s,
         load_s=load_s,
-        prefill_s=_floats(requests.prefill_s),
+        prefill_s=_floats(requests.first_token_s) - started_s,
         ttft_s=ttft_s,
         tpot_s=tpot_s,
         e2e_s=e2e_s,
-        gpu_busy_s=_floats(requests.pure_s) + _floats(requests.stall_s),
+        gpu_busy_s=_floats(requests.pure_s) + started_s - _floats(requests.gpu_from_s),
         recompute_s=recompute_s,
         recompute_hit_s=recompute_hit_s,
         hit_tokens=hit_tokens,
-        computed_tokens=np.asarray(requests.computed, dtype=np.int64),
+        computed_tokens=_ints(requests.computed),
         moved_bytes=_floats(requests.moved_bytes),
     )
 

@@ -5,8 +5,8 @@ each route keeps one running total of bytes served per flow ("virtual time") and
 marks; a change of rate costs nothing per flow. Only the routes that are connected by shared links
 are shared out again when a flow starts or ends.
 
-Formula (progressive filling): take the link with the least `free bytes/s / open flows`; its flows
-get that rate for good; subtract it from their other links; repeat.
+Formula (progressive filling): a link whose `free bytes/s / open flows` is the least on the way of
+each of its flows gives them that rate for good; subtract it from their other links; repeat.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Owner = TypeVar("Owner")
 class _Route(Generic[Owner]):
     """One set of links with the flows that cross all of it."""
 
-    __slots__ = ("cap", "component", "flows", "links", "rate", "served")
+    __slots__ = ("cap", "component", "flows", "links", "narrow", "rate", "served")
 
     def __init__(self, links: tuple[int, ...], cap: float) -> None:
         self.links = links
@@ -30,6 +30,8 @@ class _Route(Generic[Owner]):
         """Bytes/s of the narrowest link."""
         self.component: _Component[Owner]
         self.flows: list[tuple[float, int, Owner]] = []
+        self.narrow = -1
+        """The link that holds it back."""
         self.served = 0.0
         """Bytes that a flow present since the route was last empty has got."""
         self.rate = 0.0
@@ -57,12 +59,15 @@ class FlowNet(Generic[Owner]):
     """
 
     __slots__ = (
+        "_bound",
         "_busy_from",
         "_caps",
         "_components",
         "_deadlines",
         "_flows_on",
+        "_free",
         "_of_index",
+        "_open_on",
         "_sequence",
         "busy_s",
         "next_at",
@@ -75,6 +80,9 @@ class FlowNet(Generic[Owner]):
         links = len(self._caps)
         self._flows_on = [0] * links
         self._busy_from = [0.0] * links
+        self._free = [0.0] * links
+        self._open_on = [0] * links
+        self._bound = [0] * links
         self.busy_s = [0.0] * links
         """Seconds with at least one flow, per link."""
         self.read_bytes = [0.0] * links
@@ -187,34 +195,40 @@ class FlowNet(Generic[Owner]):
         deadlines[component.index] = component.at + wait if wait > 0.0 else component.at
         self.next_at = min(deadlines)
 
-    def _fill(self, active: Sequence[_Route[Owner]]) -> None:
-        """Progressive filling; ties go to the link seen first, so the result is one."""
-        free: dict[int, float] = {}
-        count: dict[int, int] = {}
+    def _fill(self, active: list[_Route[Owner]]) -> None:
+        """Max-min rates, round by round.
+
+        A link is settled when it is the narrowest one for all flows that cross it; all such links
+        of a round are settled at once. Ties go to the lower link, so at least one is.
+        """
+        caps, flows_on = self._caps, self._flows_on
+        free, open_on, bound = self._free, self._open_on, self._bound
         for route in active:
-            flows = len(route.flows)
             for link in route.links:
-                if link in free:
-                    count[link] += flows
-                else:
-                    free[link] = self._caps[link]
-                    count[link] = flows
-        open_routes = list(active)
-        while open_routes:
-            share = inf
-            narrow = -1
-            for link, flows in count.items():
-                if flows and free[link] < share * flows:
-                    share = free[link] / flows
-                    narrow = link
-            left: list[_Route[Owner]] = []
-            for route in open_routes:
-                if narrow not in route.links:
-                    left.append(route)
-                    continue
-                route.rate = share
-                flows = len(route.flows)
+                free[link] = caps[link]
+                open_on[link] = flows_on[link]
+                bound[link] = 0
+        routes = active
+        while True:
+            for route in routes:
+                share = inf
                 for link in route.links:
-                    free[link] = max(0.0, free[link] - share * flows)
-                    count[link] -= flows
-            open_routes = left
+                    fair = free[link] / open_on[link]
+                    if fair < share:
+                        share = fair
+                        route.narrow = link
+                route.rate = share
+                bound[route.narrow] += len(route.flows)
+            left = [route for route in routes if bound[route.narrow] != open_on[route.narrow]]
+            if not left:
+                return
+            for route in routes:
+                if route not in left:
+                    flows = len(route.flows)
+                    for link in route.links:
+                        free[link] -= route.rate * flows
+                        open_on[link] -= flows
+            for route in left:
+                for link in route.links:
+                    bound[link] = 0
+            routes = left

@@ -2,52 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
 from kvtrace.replay.blocks import AtomTable, HbmCache, LruCache, build_atoms
 from kvtrace.replay.decode import DecodeBatch
 from kvtrace.replay.scenario import Scenario
-from kvtrace.replay.topology import Leg, Tier, blocks_of
+from kvtrace.replay.topology import blocks_of
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.units import NS_PER_S
-
-
-class Part(NamedTuple):
-    """What one tier adds to the leading run of a request."""
-
-    tier: Tier
-    at: int
-    """Where the run stands after this tier: so many atoms …"""
-    depth: int
-    """… and so many blocks of the next one."""
-    blocks: int
-    """Blocks of the run after this tier."""
-    tokens: int
-    """Prompt tokens that this tier adds."""
-
-
-class Move:
-    """A load of one request, or a write of its blocks to one tier: legs, one after the other."""
-
-    __slots__ = ("began_s", "is_write", "leg", "legs", "on_done", "request")
-
-    def __init__(
-        self,
-        request: int,
-        legs: Sequence[tuple[Leg, float]],
-        on_done: Callable[[float], None],
-        *,
-        is_write: bool,
-    ) -> None:
-        self.request = request
-        self.legs = legs
-        """(leg, bytes)"""
-        self.leg = 0
-        self.began_s = 0.0
-        """When the present leg began, its latency included."""
-        self.on_done = on_done
-        self.is_write = is_write
 
 
 class Instance:
@@ -118,17 +78,17 @@ class Requests:
         ]
         """Tokens of KV that never enter a cache: prompt without block ids, and output."""
         spare = 0 if scenario.idealised else 1
-        self.most = [max(0, p - spare) for p in self.prompt]
+        self.most: list[int] = [max(0, p - spare) for p in self.prompt]
         """Most tokens that a cache may serve: all but the last prompt token."""
         self.instance = [0] * count
         self.lookup_s = [0.0] * count
         self.pull_s = [0.0] * count
         self.load_s = [0.0] * count
         self.started_s = [0.0] * count
-        self.prefill_s = [0.0] * count
         self.pure_s = [0.0] * count
         """Prefill seconds without the decode steps that ride along."""
-        self.stall_s = [0.0] * count
+        self.gpu_from_s = [-1.0] * count
+        """When the request got the GPU: for its sync load, else for its prefill."""
         self.first_token_s = [0.0] * count
         """Time of the first token, on the clock of `arrived_s`."""
         self.e2e_s = [0.0] * count
@@ -148,9 +108,20 @@ class Requests:
         self.held: list[int] = self.table.offset[:-1]
         """Atoms of the request before this one are pinned by it."""
 
+    def hold(self, request: int, run: tuple[int, int, int]) -> None:
+        """The request now holds the leading run (at, depth, blocks); the rest is to be computed."""
+        at, depth, blocks = run
+        self.at[request] = at
+        self.depth[request] = depth
+        self.run[request] = blocks
+        self.held[request] = at + 1 if depth else at
+        self.computed[request] = self.prompt[request] - self.tokens(request, blocks)
+
     def tokens(self, request: int, blocks: int) -> int:
         """Prompt tokens that a leading run of `blocks` serves."""
-        return min(blocks * self.block_tokens, self.most[request])
+        tokens = blocks * self.block_tokens
+        most = self.most[request]
+        return tokens if tokens < most else most
 
 
 def _no_atoms(count: int) -> AtomTable:

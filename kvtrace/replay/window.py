@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil
+from math import ceil, fsum
 from typing import Final, Protocol
 
 import numpy as np
@@ -125,16 +125,14 @@ def _from_zero(arrived: IntArray) -> IntArray:
     return np.asarray(arrived - arrived[0], dtype=np.int64)
 
 
-def size_fleet(
-    trace: RequestTrace, deployment: SizedDeployment, target_utilisation: float
-) -> int:
+def size_fleet(trace: RequestTrace, deployment: SizedDeployment, target_utilisation: float) -> int:
     """Instances that serve the busiest hour, recomputing everything, at or below the target.
 
-    Formula: ceil(work / (target · window)), work = Σ prefill_s(prompt, 0) + Σ output · step_s(b, b ·
-    context) / b, with b the batch that HBM can hold at the mean context: the cheapest decode there
-    is. Window = the busiest hour, or first to last arrival of a shorter trace.
-    Assumes: a size for a fair comparison, to be stated as an assumption; it is not what is deployed.
+    Formula: ceil(work / (target · window)), work = Σ prefill_s(prompt, 0) + Σ (output - 1) ·
+    step_s(b, b · context) / b, with b the batch that HBM can hold at the mean context: the cheapest
+    decode there is. Window = the busiest hour, or first to last arrival of a shorter trace.
     1 where the trace has no clock or no duration.
+    Assumes: a size for a fair comparison, which the caller states; it is not what is deployed.
 
     Raises:
         ModelError: the target is not in (0, 1].
@@ -155,7 +153,7 @@ def size_fleet(
 
 def _prefill_work_s(trace: RequestTrace, prefill: PrefillTime) -> float:
     lengths, counts = np.unique(trace.prompt_tokens, return_counts=True)
-    return sum(
+    return fsum(
         count * prefill.prefill_s(length, 0)
         for length, count in zip(lengths.tolist(), counts.tolist(), strict=True)
         if length > 0

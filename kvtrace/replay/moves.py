@@ -1,0 +1,134 @@
+"""The agenda of events, and what carries bytes: loads of requests, writes to tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from heapq import heappush
+from math import inf
+
+from kvtrace.replay.links import FlowNet
+from kvtrace.replay.state import Requests
+from kvtrace.replay.topology import NO_ROUTE, Leg, Tier, Topology
+
+Handler = Callable[[float], None]
+"""Takes the time of its event."""
+
+
+class Agenda:
+    """Events in time order; those of one time in the order in which they were added."""
+
+    __slots__ = ("_sequence", "heap")
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[float, int, Handler]] = []
+        self._sequence = 0
+
+    def add(self, time_s: float, handler: Handler) -> None:
+        """Call `handler` at `time_s`."""
+        self._sequence += 1
+        heappush(self.heap, (time_s, self._sequence, handler))
+
+    @property
+    def next_at(self) -> float:
+        """Time of the first event; inf when there is none."""
+        return self.heap[0][0] if self.heap else inf
+
+
+class Move:
+    """A load of one request, or a write of its blocks to one tier: legs, one after the other."""
+
+    __slots__ = ("began_s", "is_write", "leg", "legs", "on_done", "request")
+
+    def __init__(
+        self,
+        request: int,
+        legs: Sequence[tuple[Leg, float]],
+        on_done: Handler,
+        *,
+        is_write: bool,
+    ) -> None:
+        self.request = request
+        self.legs = legs
+        """(leg, bytes)"""
+        self.leg = 0
+        self.began_s = 0.0
+        """When the present leg began, its latency included."""
+        self.on_done = on_done
+        self.is_write = is_write
+
+
+class Mover:
+    """Carries moves over the links, leg by leg, and keeps the writers of all tiers busy."""
+
+    __slots__ = ("_agenda", "_kv_bytes", "_requests", "net")
+
+    def __init__(
+        self, topology: Topology, requests: Requests, agenda: Agenda, kv_bytes_per_token: float
+    ) -> None:
+        self.net: FlowNet[Move] = FlowNet(topology.bytes_per_s, topology.routes)
+        self._requests = requests
+        self._agenda = agenda
+        self._kv_bytes = kv_bytes_per_token
+
+    def go(self, move: Move, now: float) -> None:
+        """Begin the present leg (first its latency, then its flow), or end the move."""
+        if move.leg == len(move.legs):
+            move.on_done(now)
+            return
+        move.began_s = now
+        latency_s = move.legs[move.leg][0].latency_s
+        if latency_s > 0.0:
+            self._agenda.add(now + latency_s, partial(self._send, move))
+        else:
+            self._send(move, now)
+
+    def _send(self, move: Move, now: float) -> None:
+        leg, size = move.legs[move.leg]
+        if leg.route == NO_ROUTE:
+            self.end_leg(move, now)
+        else:
+            self.net.start(now, leg.route, size, move, write=move.is_write)
+
+    def end_leg(self, move: Move, now: float) -> None:
+        """The present leg has crossed its links; a load books its time."""
+        if not move.is_write:
+            requests = self._requests
+            is_pull = move.legs[move.leg][0].kind == "pull"
+            spent = requests.pull_s if is_pull else requests.load_s
+            spent[move.request] += now - move.began_s
+        move.leg += 1
+        self.go(move, now)
+
+    def write(self, request: int, tiers: Sequence[Tier], instance: int, now: float) -> None:
+        """Write what the tiers lack of the request's prompt; each writer takes one at a time."""
+        for tier in tiers:
+            writer = tier.writers[instance]
+            writer.waiting.append(request)
+            if not writer.is_busy:
+                self._write_next(tier, instance, now)
+
+    def _write_next(self, tier: Tier, instance: int, now: float) -> None:
+        writer = tier.writers[instance]
+        cache = tier.caches[instance]
+        requests = self._requests
+        atoms = requests.table.atoms
+        offset = requests.table.offset
+        writer.is_busy = False
+        while writer.waiting and not writer.is_busy:
+            request = writer.waiting.popleft()
+            blocks, lacks_last = cache.missing(atoms, offset[request], offset[request + 1])
+            if not blocks or not writer.legs:
+                cache.touch(atoms, offset[request], offset[request + 1])
+                continue
+            tokens = blocks * requests.block_tokens - (requests.pad[request] if lacks_last else 0)
+            writer.is_busy = True
+            done = partial(self._end_write, tier, instance, request)
+            legs = [(leg, tokens * self._kv_bytes) for leg in writer.legs]
+            self.go(Move(request, legs, done, is_write=True), now)
+
+    def _end_write(self, tier: Tier, instance: int, request: int, now: float) -> None:
+        """The blocks are in the tier; they count as just used, tail before head."""
+        table = self._requests.table
+        tier.caches[instance].touch(table.atoms, table.offset[request], table.offset[request + 1])
+        self._write_next(tier, instance, now)
