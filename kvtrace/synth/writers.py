@@ -5,7 +5,7 @@
 - `metrics_lines`: one JSON object a request with vLLM's own time stamps; clocks: `arrival_time` in
   epoch seconds, the others on the engine's monotonic clock.
 - `server_log_lines`: the text log of vLLM 0.13 with `--enable-log-requests --enable-log-outputs`
-  and an LMCache connector; clock: month, day and second, no year, no zone.
+  and an LMCache connector, as `kubectl logs --timestamps` hands it on: UTC in front of every line.
   Shapes: vLLM 0.11.1 to 0.13 (request lines carry parameters only; external hit rate printed).
 """
 
@@ -82,8 +82,14 @@ def server_log_lines(
         (at_ns, 0, _access(at_ns, "GET /health"))
         for at_ns in range(_HEALTH_EVERY_NS, last_ns + STATS_INTERVAL_NS, _HEALTH_EVERY_NS)
     )
-    for _, _, text in sorted(lines, key=lambda line: line[:2]):
-        yield text
+    for at_ns, _, text in sorted(lines, key=lambda line: line[:2]):
+        yield f"{_container_stamp(at_ns)} {text}"
+
+
+def _container_stamp(at_ns: int) -> str:
+    """Full UTC time as a container runtime writes it, with nine digits."""
+    whole_s, rest_ns = divmod(at_ns, NS_PER_S)
+    return f"{START + timedelta(seconds=whole_s):%Y-%m-%dT%H:%M:%S}.{rest_ns:09d}Z"
 
 
 def _stamp(at_ns: int) -> str:
