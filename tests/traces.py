@@ -87,8 +87,8 @@ def tables(
     """The requests, blocks and reuse tables; a prompt is as long as its blocks unless given."""
     rows: list[dict[str, Value]] = []
     for key, request in enumerate(requests):
-        tokens = len(request.blocks) * block_size_tokens
-        if request.tail_tokens:
+        tokens = len(request.blocks) * block_size_tokens or None
+        if tokens and request.tail_tokens:
             tokens += request.tail_tokens - block_size_tokens
         rows.append({"request_key": key, "prompt_tokens": tokens, **request.columns})
     frame = requests_frame(rows)
