@@ -1,0 +1,29 @@
+"""The table of formats. A format module exposes `FORMATS`; to add one, add its name here."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from typing import Final
+
+from kvtrace.ingest.contract import Format
+
+_MODULES: Final = ("mooncake", "azure", "burstgpt", "bailian", "vllm_timing", "vllm_text")
+
+
+@functools.cache
+def all_formats() -> tuple[Format, ...]:
+    """Every registered format, in the order in which ties of sniffing are resolved."""
+    formats: list[Format] = []
+    for name in _MODULES:
+        if importlib.util.find_spec(f"kvtrace.ingest.formats.{name}") is None:
+            continue  # still being written
+        module = importlib.import_module(f"kvtrace.ingest.formats.{name}")
+        formats.extend(module.FORMATS)
+    return tuple(formats)
+
+
+def format_named(name: str) -> Format | None:
+    """The format with this slug, or None."""
+    return next((entry for entry in all_formats() if entry.name == name), None)

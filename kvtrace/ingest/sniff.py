@@ -1,0 +1,181 @@
+"""What a file is, by its content: the head of the decoded stream against every known format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Final
+
+import msgspec
+
+from kvtrace.ingest.contract import Format, Framing, Guess, Head
+from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.units import KIB, MIB
+
+HEAD_BYTES: Final = 64 * KIB
+MAX_FIRST_RECORD_BYTES: Final = 4 * MIB
+"""A first line longer than the usual head is read up to this, so that it can be judged at all."""
+THRESHOLD: Final = 0.5
+_MAX_OBJECTS: Final = 50
+_BINARY: Final = (
+    (b"PAR1", "a Parquet file"),
+    (b"ARROW1", "an Arrow file"),
+    (b"PK\x03\x04", "a zip archive; unpack it first"),
+    (b"SQLite format 3", "a SQLite database"),
+    (b"\x80\x04", "a pickle; pickles are not loaded"),
+    (b"\x80\x05", "a pickle; pickles are not loaded"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """The format of a file, or why there is none."""
+
+    format: Format | None
+    framing: Framing
+    confidence: float
+    reason: str
+
+
+def read_head(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes], bool]:
+    """(head, the whole stream again, whether the head is the whole file)."""
+    source = iter(chunks)
+    taken: list[bytes] = []
+    size = 0
+    has_line = False
+    for chunk in source:
+        taken.append(chunk)
+        size += len(chunk)
+        has_line = has_line or b"\n" in chunk.strip()
+        if size >= (HEAD_BYTES if has_line else MAX_FIRST_RECORD_BYTES):
+            head = b"".join(taken)
+            return _whole_lines(head), chain(taken, source), False
+    return b"".join(taken), iter(taken), True
+
+
+def _whole_lines(head: bytes) -> bytes:
+    """The first 64 KiB in whole lines; more only as far as the first line needs."""
+    if len(head) > HEAD_BYTES:
+        first_end = head.find(b"\n", len(head) - len(head.lstrip()))
+        head = head[: max(HEAD_BYTES, first_end + 1)]
+    end = head.rfind(b"\n")
+    return head[: end + 1] if end > 0 and head[:end].strip() else head
+
+
+def build_head(data: bytes, path: str) -> Head:
+    """What the formats may look at."""
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    lines = tuple(line.removesuffix("\r") for line in text.split("\n") if line.strip())
+    return Head(
+        path=path,
+        text=text,
+        lines=lines,
+        json_objects=tuple(islice(_json_objects(data), _MAX_OBJECTS)),
+        csv_header=_csv_header(lines),
+    )
+
+
+def _json_objects(data: bytes) -> Iterator[dict[str, object]]:
+    """First records that are JSON objects: lines, elements of an array, or the whole document."""
+    start = data.lstrip()[:1]
+    if start not in (b"{", b"["):
+        candidates = data.splitlines()
+    elif start == b"[":
+        candidates = [record.data for record in frame((data,), "json", FrameCounts())]
+    else:
+        candidates = data.splitlines()
+        if _json_object(candidates[0]) is None:
+            candidates = [record.data for record in frame((data,), "json", FrameCounts())]
+    for candidate in candidates:
+        found = _json_object(candidate)
+        if found is not None:
+            yield found
+
+
+def _json_object(data: bytes) -> dict[str, object] | None:
+    if data.lstrip()[:1] != b"{":
+        return None
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            value = json.loads(data)  # accepts NaN and Infinity, which some producers write
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def _csv_header(lines: tuple[str, ...]) -> tuple[str, ...]:
+    if not lines or "," not in lines[0] or lines[0].lstrip()[:1] in ("{", "["):
+        return ()
+    try:
+        cells = next(csv.reader(io.StringIO(lines[0])))
+    except csv.Error:
+        return ()
+    names = tuple(cell.strip() for cell in cells)
+    is_header = all(name and not name[0].isdigit() and len(name) <= 64 for name in names)
+    return names if is_header else ()
+
+
+def recognise(data: bytes, path: str, *, formats: Iterable[Format]) -> Recognition:
+    """The most confident format for the head of a file, with its reason; never raises.
+
+    Elements of a top-level array are the records even of a format that has one object a line.
+    """
+    if not data:
+        return Recognition(None, "lines", 0.0, "the file is empty")
+    if not data.strip():
+        return Recognition(None, "lines", 0.0, "the file has only blank lines")
+    head = build_head(data, path)
+    guesses = [(guess, entry) for entry in formats if (guess := entry.sniff(head)) is not None]
+    best = max(guesses, key=lambda pair: pair[0].confidence, default=None)
+    if best is None or best[0].confidence < THRESHOLD:
+        return Recognition(None, "lines", 0.0, _why_not(data, head, best[0] if best else None))
+    guess, entry = best
+    framing = entry.framing
+    if framing == "lines" and data.lstrip()[:1] == b"[" and head.json_objects:
+        framing = "json"
+    return Recognition(entry, framing, guess.confidence, guess.why)
+
+
+def _why_not(data: bytes, head: Head, nearest: Guess | None) -> str:
+    if nearest is not None:
+        return nearest.why
+    for magic, what in _BINARY:
+        if data.startswith(magic):
+            return f"{what}, which this version does not read"
+    for matches, why in _REFUSED:
+        if any(matches(keys) for keys in map(set, head.json_objects)):
+            return why
+    if b"\x00" in data[:1024]:
+        return "binary data of no known kind"
+    if head.json_objects:
+        return f"JSON objects of no known format (keys: {_names(sorted(head.json_objects[0]))})"
+    if head.csv_header:
+        return f"CSV of no known format (columns: {_names(head.csv_header)})"
+    return "no known format matches its first lines"
+
+
+def _names(names: Iterable[str]) -> str:
+    """Up to eight names that look like names; anything else may be somebody's text."""
+    fitting = [name for name in names if re.fullmatch(r"[\w. -]{1,40}", name)]
+    return ", ".join(fitting[:8])
+
+
+def _is_chat_text(keys: set[str]) -> bool:
+    return bool({"conversations", "conversation"} & keys) and "hash_ids" not in keys
+
+
+_REFUSED: Final[tuple[tuple[Callable[[set[str]], bool], str], ...]] = (
+    (
+        _is_chat_text,
+        "chat texts in the shape of ShareGPT: no token counts and no times, so nothing can be "
+        "measured without a tokenizer",
+    ),
+)
+"""Shapes that are known and cannot be analysed, with the reason."""

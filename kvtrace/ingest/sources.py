@@ -1,0 +1,260 @@
+"""Which files speak about the same requests, and which source feeds the headline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from kvtrace.ingest.columns import COPY_DIGEST, FileRows
+from kvtrace.ingest.contract import Format, ReadContext
+from kvtrace.schema.arrays import IntArray
+from kvtrace.schema.manifest import Clock, FileEntry, Grade, SourceEntry, SourceRole
+
+HEADLINE_ORDER: Final[dict[Grade, int]] = {"A": 0, "B": 1, "L": 2, "C": 3}
+"""Order of grades when choosing the source that feeds totals, and the order of joining."""
+ABSOLUTE: Final[frozenset[Clock]] = frozenset({"utc", "naive"})
+_GRID_SHARE: Final = 0.99
+_GRID_SLACK: Final = 0.02
+_MIN_GRID_GAPS: Final = 8
+
+
+@dataclass(slots=True)
+class FileRead:
+    """One file as it was read; `rows` is None where nothing was understood."""
+
+    entry: FileEntry
+    format: Format | None = None
+    context: ReadContext | None = None
+    rows: FileRows | None = None
+
+
+@dataclass(slots=True)
+class Source:
+    """Files of one source and its request rows, helpers included."""
+
+    source_id: int
+    format: Format
+    files: list[FileRead]
+    requests: pl.DataFrame
+    grade: Grade
+    clock: Clock
+    clock_resolution_ns: int | None
+    role: SourceRole = "beside"
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    """(code, message)"""
+
+    @property
+    def name(self) -> str:
+        """How notes name it: its format and first file."""
+        more = len(self.files) - 1
+        first = self.files[0].entry.path
+        return f"{self.format.name} ({first}{f' and {more} more' if more else ''})"
+
+
+def settle_clock(read: FileRead) -> None:
+    """Count relative times from the file's first arrival and find the clock's resolution."""
+    context, rows = read.context, read.rows
+    if context is None or rows is None:
+        return
+    if context.clock in ("relative", "monotonic"):
+        _count_from_first(rows)
+    resolution = context.clock_resolution_ns
+    if resolution is None:
+        resolution = clock_resolution_ns(_known(rows.requests, "arrived_at_ns"))
+        context.clock_resolution_ns = resolution
+    read.entry.clock = context.clock
+    read.entry.clock_resolution_ns = resolution
+    read.entry.clock_reason = context.clock_reason
+
+
+def _known(frame: pl.DataFrame, column: str) -> IntArray:
+    return frame[column].drop_nulls().to_numpy()
+
+
+def _count_from_first(rows: FileRows) -> None:
+    known = (
+        _known(rows.requests, "arrived_at_ns"),
+        _known(rows.samples, "observed_at_ns"),
+        _known(rows.transfers, "started_at_ns"),
+    )
+    firsts = [int(times.min()) for times in known if len(times)]
+    if not firsts or min(firsts) == 0:
+        return
+    first = pl.lit(min(firsts), dtype=pl.Int64)
+    rows.requests = rows.requests.with_columns(pl.col("arrived_at_ns") - first)
+    rows.samples = rows.samples.with_columns(pl.col("observed_at_ns") - first)
+    rows.transfers = rows.transfers.with_columns(pl.col("started_at_ns") - first)
+
+
+def clock_resolution_ns(arrivals: IntArray) -> int | None:
+    """The step of a clock in ns, or None if fewer than two distinct instants are known.
+
+    The median gap between distinct instants if nearly all gaps are multiples of it (a grid with a
+    little jitter, as the 3 s steps of the Mooncake traces), else the greatest common divisor.
+    """
+    gaps = np.diff(np.unique(arrivals))
+    if len(gaps) == 0:
+        return None
+    if len(gaps) >= _MIN_GRID_GAPS:
+        step = int(np.median(gaps))
+        off_grid = np.abs(gaps - np.maximum(np.rint(gaps / step), 1) * step)
+        if np.mean(off_grid <= _GRID_SLACK * step) >= _GRID_SHARE:
+            return int(round(step, 3 - len(str(step))))
+    return int(np.gcd.reduce(gaps))
+
+
+def assign_sources(reads: list[FileRead]) -> list[Source]:
+    """Files of one format on an absolute clock are one source; any other file is its own."""
+    groups: dict[tuple[str, int], list[FileRead]] = {}
+    for read in reads:
+        if read.rows is None or read.format is None or read.context is None or _is_empty(read.rows):
+            continue
+        own = -1 if read.context.clock in ABSOLUTE else read.entry.file_id
+        groups.setdefault((read.format.name, own), []).append(read)
+    ordered = sorted(groups.values(), key=lambda group: group[0].entry.file_id)
+    return [_source(number, group) for number, group in enumerate(ordered)]
+
+
+def _is_empty(rows: FileRows) -> bool:
+    return rows.requests.is_empty() and rows.samples.is_empty() and rows.transfers.is_empty()
+
+
+def _source(source_id: int, files: list[FileRead]) -> Source:
+    grades: list[Grade] = []
+    for read in files:
+        read.entry.source_id = source_id
+        read.entry.evidence_grade = _grade(read)
+        grades.append(read.entry.evidence_grade)
+    clocks: list[Clock] = [read.context.clock for read in files if read.context is not None]
+    steps = [read.entry.clock_resolution_ns for read in files]
+    known_steps = [step for step in steps if step is not None]
+    format_ = files[0].format
+    if format_ is None:
+        raise RuntimeError("a source needs a format")
+    return Source(
+        source_id=source_id,
+        format=format_,
+        files=files,
+        requests=_requests(files, source_id),
+        grade=min(grades, key=HEADLINE_ORDER.__getitem__),
+        clock="naive" if "naive" in clocks else clocks[0],
+        clock_resolution_ns=int(np.gcd.reduce(known_steps)) if known_steps else None,
+    )
+
+
+def _requests(files: list[FileRead], source_id: int) -> pl.DataFrame:
+    frames = [read.rows.requests for read in files if read.rows is not None]
+    return pl.concat(frames).with_columns(
+        pl.lit(source_id, dtype=pl.Int32).alias("source_id"),
+    )
+
+
+def _grade(read: FileRead) -> Grade:
+    """What the rows of a file prove, or less if its reader says so."""
+    rows, context = read.rows, read.context
+    if rows is None or context is None:
+        return "L"
+    stated = context.evidence_grade
+    if rows.requests.is_empty():
+        return "C"
+    if len(rows.block_counts) and context.found_block_size_tokens is not None and stated != "L":
+        return "A"
+    if rows.requests["cached_tokens"].null_count() < len(rows.requests):
+        return "B"
+    has_hits = rows.samples["hit_unit"].null_count() < len(rows.samples)
+    return "C" if has_hits and stated != "L" else "L"
+
+
+def choose_headline(sources: list[Source]) -> Source | None:
+    """The source that feeds totals: with requests before without, then grade, then size."""
+    if not sources:
+        return None
+    chosen = min(
+        sources,
+        key=lambda source: (
+            source.requests.is_empty(),
+            HEADLINE_ORDER[source.grade],
+            -len(source.requests),
+            source.source_id,
+        ),
+    )
+    chosen.role = "headline"
+    return chosen
+
+
+def drop_exact_copies(source: Source) -> None:
+    """Drop rows whose id and bytes an earlier row of the source has; flag reused ids.
+
+    A copy moves from used to ignored in the counts of its file.
+    """
+    frame = source.requests
+    if frame["request_id_key"].null_count() == len(frame):
+        return
+    identity = ("request_id_key", COPY_DIGEST)
+    has_id = pl.col("request_id_key").is_not_null()
+    has_both = has_id & pl.col(COPY_DIGEST).is_not_null()
+    frame = frame.sort("request_key").with_columns(
+        (has_both & ~pl.struct(identity).is_first_distinct()).alias("_is_copy")
+    )
+    copies = frame.filter("_is_copy")
+    if not copies.is_empty():
+        _count_copies(source, copies)
+    frame = frame.filter(~pl.col("_is_copy")).with_columns(
+        (has_id & ~pl.col("request_id_key").is_first_distinct()).alias("_is_reused")
+    )
+    reused = int(frame["_is_reused"].sum())
+    if reused:
+        frame = frame.with_columns(
+            pl.when("_is_reused")
+            .then(pl.concat_list("flags", pl.lit("id_conflict")))
+            .otherwise("flags")
+            .alias("flags")
+        )
+        message = f"{reused} rows reuse the request id of an earlier row with other content"
+        source.notes.append(("id_conflicts", message))
+    source.requests = frame.drop("_is_copy", "_is_reused")
+
+
+def _count_copies(source: Source, copies: pl.DataFrame) -> None:
+    files = (copies["request_key"].to_numpy() >> 44).tolist()
+    for read in source.files:
+        count = files.count(read.entry.file_id)
+        if count:
+            read.entry.used -= count
+            read.entry.ignored += count
+            by_reason = read.entry.ignored_by_reason
+            by_reason["exact_copy"] = by_reason.get("exact_copy", 0) + count
+    message = f"{len(copies)} exact copies of earlier records were dropped"
+    source.notes.append(("exact_copies", message))
+
+
+def source_entry(source: Source, *, notes_path: str | None = None) -> SourceEntry:
+    """The manifest entry of a source."""
+    from kvtrace.schema.manifest import Note
+
+    contexts = [read.context for read in source.files if read.context is not None]
+    facts: dict[str, str | int | float] = {}
+    for context in reversed(contexts):
+        facts.update(context.engine_facts)
+    engines = [context for context in contexts if context.engine is not None]
+    versions = [context for context in contexts if context.engine_version is not None]
+    rows = [read.rows for read in source.files if read.rows is not None]
+    return SourceEntry(
+        source_id=source.source_id,
+        format=source.format.name,
+        evidence_grade=source.grade,
+        role=source.role,
+        files=[read.entry.file_id for read in source.files],
+        requests=len(source.requests),
+        samples=sum(part.observations for part in rows),
+        transfers=sum(len(part.transfers) for part in rows),
+        clock=source.clock,
+        engine=engines[0].engine if engines else None,
+        engine_version=versions[0].engine_version if versions else None,
+        engine_version_reason=versions[0].engine_version_reason if versions else None,
+        engine_facts=facts,
+        notes=[Note(code=code, message=text, path=notes_path) for code, text in source.notes],
+    )
