@@ -156,5 +156,7 @@ class Session:
                 f"COPY (SELECT * FROM _outgoing) TO '{target}' "
                 "(FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd)"
             )
+        except duckdb.IOException as error:  # disk full, folder gone
+            raise OSError(str(error)) from error
         finally:
             self._con.unregister("_outgoing")
