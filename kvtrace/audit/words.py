@@ -27,7 +27,8 @@ def bound_reason(bound: Bound, cost: Range) -> str:
     """Best case against cheapest pool."""
     return (
         f"Best case ({bound.what}): at most {bound.instances.high:.2f} instances, "
-        f"${bound.saving.high:,.0f} a month at the highest price; the cheapest pool costs at "
+        f"${bound.saving.high:,.0f} a month at the highest price; the cheapest pool "
+        "considered here costs at "
         f"least ${cost.low:,.0f} a month"
     )
 

@@ -1,0 +1,154 @@
+"""From what was read, asked and replayed to the Audit record."""
+
+from __future__ import annotations
+
+from kvtrace import __version__
+from kvtrace.audit.assumptions import build_assumptions
+from kvtrace.audit.bounds import reusable_tokens_per_request
+from kvtrace.audit.carrying import carrying_numbers
+from kvtrace.audit.checks import Evidence
+from kvtrace.audit.data import build_data
+from kvtrace.audit.findings import find_all
+from kvtrace.audit.inputs import AuditInput
+from kvtrace.audit.measurements import longer_window, reuse_measurement
+from kvtrace.audit.options import build_options
+from kvtrace.audit.record import (
+    AUDIT_SCHEMA_VERSION,
+    AuditRecord,
+    Data,
+    NextMeasurement,
+    Option,
+    Reproduce,
+    Reuse,
+    Verdict,
+)
+from kvtrace.audit.reuse_kv import build_kv_part, build_reuse_part
+from kvtrace.audit.tables import build_tables
+from kvtrace.audit.verdict import decide
+from kvtrace.audit.view import count, rows_of
+from kvtrace.audit.weigh import Weighing, build_case
+from kvtrace.cost.deployment import Deployment
+from kvtrace.errors import ModelError
+from kvtrace.replay.scenario import PrefillTime
+from kvtrace.units import NS_PER_S
+
+
+def build_audit(inputs: AuditInput) -> AuditRecord:
+    """The record: all numbers that a report shows, and the verdict on them.
+
+    Raises:
+        ModelError: the replays are not of the given trace.
+    """
+    _check_replays(inputs)
+    data = build_data(inputs.manifest, span_s=_span_s(inputs), settings=inputs.settings)
+    reuse = build_reuse_part(inputs.queries, data)
+    deployment = inputs.deployment
+    kv = build_kv_part(
+        inputs.queries,
+        llm=deployment.llm.name,
+        kv_dtype=deployment.kv_dtype,
+        bytes_per_token=deployment.kv_bytes_per_token,
+    )
+    options = build_options(inputs.replays, inputs.fleet)
+    evidence = Evidence(
+        queries=inputs.queries,
+        data=data,
+        reuse=reuse,
+        kv=kv,
+        options=options,
+        scenarios={result.scenario.option_id: result.scenario for result in inputs.replays},
+        replayed_reusable_tokens=_replayed_reusable(inputs, reuse),
+        replayed_prompt_tokens=_replayed_prompt(inputs),
+        is_confirmed=not inputs.unconfirmed,
+    )
+    return AuditRecord(
+        schema_version=AUDIT_SCHEMA_VERSION,
+        generated_at=inputs.generated_at,
+        data=data,
+        reuse=reuse,
+        kv=kv,
+        options=options,
+        verdict=_verdict(inputs, data, reuse, options),
+        findings=find_all(evidence),
+        assumptions=build_assumptions(inputs),
+        tables=build_tables(inputs.queries),
+        reproduce=_reproduce(inputs),
+    )
+
+
+def _verdict(inputs: AuditInput, data: Data, reuse: Reuse, options: list[Option]) -> Verdict:
+    weighing = Weighing(
+        data=data,
+        reuse=reuse,
+        fleet=inputs.fleet,
+        prefill=_prefill(inputs.deployment),
+        options=options,
+        results=inputs.replays,
+        trace=inputs.trace,
+        prompt_buckets=rows_of(inputs.queries, "reuse/by_prompt_bucket"),
+        unconfirmed=inputs.unconfirmed,
+        next_measurement=_next_measurement(inputs, reuse),
+    )
+    case = build_case(weighing)
+    return decide(case, carrying_numbers(case, weighing))
+
+
+def _prefill(deployment: Deployment) -> PrefillTime | None:
+    """Null where the FLOPs of the LLM are not published."""
+    llm = deployment.llm
+    is_known = llm.active_nonembed_parameters is not None and all(
+        group.pair_flops is not None for group in llm.groups
+    )
+    return deployment.prefill if is_known else None
+
+
+def _next_measurement(inputs: AuditInput, reuse: Reuse) -> NextMeasurement:
+    if reuse.reusable_tokens is None:
+        return reuse_measurement(inputs.manifest)
+    return longer_window(inputs.manifest)
+
+
+def _check_replays(inputs: AuditInput) -> None:
+    expected = 0 if inputs.trace is None else inputs.trace.requests
+    for result in inputs.replays:
+        if len(result.timeline.ttft_s) != expected:
+            raise ModelError(
+                "KVT-A010",
+                f"the replay of {result.scenario.option_id} has "
+                f"{len(result.timeline.ttft_s):,} requests, the trace {expected:,}",
+                hint="give the audit the trace that was replayed",
+            )
+
+
+def _span_s(inputs: AuditInput) -> float | None:
+    """First to last arrival: as given, of the whole trace, or at least what the slices cover."""
+    if inputs.span_s is not None:
+        return inputs.span_s
+    trace, totals = inputs.trace, inputs.manifest.totals
+    is_whole = trace is not None and trace.requests == totals.requests_by_status.get("ok")
+    if trace is not None and is_whole and trace.has_clock and trace.requests > 1:
+        return float(trace.arrived_at_ns[-1] - trace.arrived_at_ns[0]) / NS_PER_S
+    starts = [count(row, "slice_start_ns") for row in rows_of(inputs.queries, "coverage/over_time")]
+    known = [start for start in starts if start is not None]
+    return (max(known) - min(known)) / NS_PER_S if len(known) > 1 else None
+
+
+def _replayed_reusable(inputs: AuditInput, reuse: Reuse) -> int | None:
+    if inputs.trace is None or reuse.reusable_tokens is None:
+        return None
+    return int(reusable_tokens_per_request(inputs.trace).sum())
+
+
+def _replayed_prompt(inputs: AuditInput) -> int | None:
+    return None if inputs.trace is None else int(inputs.trace.prompt_tokens.sum())
+
+
+def _reproduce(inputs: AuditInput) -> Reproduce:
+    return Reproduce(
+        command=inputs.command,
+        kvtrace_version=__version__,
+        settings={s.name: s.value for s in inputs.settings if s.name != "salt"},
+        seed=inputs.seed,
+        inputs={entry.path: entry.content_digest for entry in inputs.manifest.files},
+        dataset_digest=inputs.manifest.digest,
+    )

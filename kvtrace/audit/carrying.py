@@ -1,0 +1,142 @@
+"""The three numbers that carry the verdict, each with interval and source."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvtrace.audit.cases import Bound, Case, PoolCase
+from kvtrace.audit.options import move_s
+from kvtrace.audit.ranges import Range, finite
+from kvtrace.audit.record import Quantity
+from kvtrace.audit.weigh import Weighing
+from kvtrace.replay.result import ReplayResult
+from kvtrace.schema.manifest import Grade
+
+
+def carrying_numbers(case: Case, weighing: Weighing) -> list[Quantity]:
+    """Reuse beyond the local tiers, move against recompute, value against cost.
+
+    Without a replayed pool: what is known of the reuse, the best case, and the price of a pool.
+    """
+    pool = case.best_pool
+    if pool is None:
+        return _of_bounds(case)
+    result = next(r for r in weighing.results if r.scenario.option_id == pool.option_id)
+    return [
+        _beyond_local(case),
+        _move_over_recompute(result, weighing),
+        _value_minus_cost(pool),
+    ]
+
+
+def _beyond_local(case: Case) -> Quantity:
+    extra = [pool.extra_hit_tokens for pool in case.pools]
+    best = case.best_pool
+    ceiling = None
+    if case.reusable_tokens is not None and case.rival_hit_tokens is not None:
+        ceiling = max(case.reusable_tokens - case.rival_hit_tokens, *extra)
+    return Quantity(
+        id="reusable_tokens_beyond_local",
+        title=f"tokens that the pool serves beyond {case.rival_title}",
+        value=None if best is None else best.extra_hit_tokens,
+        low=min(extra),
+        high=ceiling,
+        unit="tokens",
+        source="replays of the pools and of the best option without one; the high is an unlimited "
+        "cache",
+        kind="modelled",
+    )
+
+
+def _move_over_recompute(result: ReplayResult, weighing: Weighing) -> Quantity:
+    """Median over the loaded hits; interval over the paths that were replayed."""
+    factor = _median_factor(result)
+    pools = (r for r in weighing.results if r.scenario.option_id.startswith("pool_"))
+    known = [value for r in pools if (value := _median_factor(r)) is not None]
+    return Quantity(
+        id="move_over_recompute_at_median_hit",
+        title="move against recompute at the median loaded hit; below 1 the hit is faster",
+        value=factor,
+        low=min(known, default=None),
+        high=max(known, default=None),
+        unit="ratio",
+        source=f"replay of {result.scenario.option_id}; low and high: best and worst path",
+        kind="modelled",
+        interval_reason="" if known else "no hit was loaded",
+    )
+
+
+def _median_factor(result: ReplayResult) -> float | None:
+    timeline = result.timeline
+    is_priced = (timeline.moved_bytes > 0) & (timeline.recompute_hit_s > 0)
+    if not is_priced.any():
+        return None
+    factors = move_s(result)[is_priced] / timeline.recompute_hit_s[is_priced]
+    return finite(float(np.median(factors)))
+
+
+def _value_minus_cost(pool: PoolCase) -> Quantity:
+    saving, cost = pool.saving, pool.cost
+    return Quantity(
+        id="value_minus_cost_usd_per_month",
+        title=f"{pool.title}: monthly value ${saving.value:,.0f} against cost ${cost.value:,.0f}",
+        value=saving.value - cost.value,
+        low=saving.low - cost.high,
+        high=saving.high - cost.low,
+        unit="USD/month",
+        source="GPU time freed in whole instances times the GPU price, less the cost of the pool; "
+        "prices in the assumptions",
+        kind="modelled",
+    )
+
+
+def _of_bounds(case: Case) -> list[Quantity]:
+    return [
+        _reuse_known(case.grade, case.reusable_tokens),
+        _best_case(case.all_prefill),
+        _pool_cost(case.lowest_pool_cost),
+    ]
+
+
+def _reuse_known(grade: Grade, reusable_tokens: int | None) -> Quantity:
+    return Quantity(
+        id="reusable_tokens",
+        title="reusable prompt tokens, unlimited cache",
+        value=reusable_tokens,
+        unit="tokens",
+        source="reuse facts"
+        if reusable_tokens is not None
+        else f"unknown at evidence grade {grade}",
+        kind="measured",
+        interval_reason="exact for this trace"
+        if reusable_tokens is not None
+        else "unknown: no interval can be given",
+    )
+
+
+def _best_case(bound: Bound | None) -> Quantity:
+    return Quantity(
+        id="best_case_usd_per_month",
+        title="the most that any cache could save: no prefill is computed, moves are free",
+        value=None if bound is None else bound.saving.value,
+        low=None if bound is None else 0.0,
+        high=None if bound is None else bound.saving.high,
+        unit="USD/month",
+        source="prefill time of all prompts times the GPU price",
+        kind="modelled",
+        interval_reason="unknown: no load or no time span" if bound is None else "",
+    )
+
+
+def _pool_cost(cost: Range | None) -> Quantity:
+    return Quantity(
+        id="lowest_pool_cost_usd_per_month",
+        title="the cheapest pool considered here",
+        value=None if cost is None else cost.value,
+        low=None if cost is None else cost.low,
+        high=None if cost is None else cost.high,
+        unit="USD/month",
+        source="nodes, DRAM, ports, power and operations; prices in the assumptions",
+        kind="modelled",
+        interval_reason="the cost is not modelled" if cost is None else "",
+    )
