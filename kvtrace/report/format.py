@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from kvtrace.audit.record import Cell
@@ -17,6 +18,9 @@ NBSP: Final = "\u00a0"
 MAX_TEXT: Final = 400
 """Longest text from a log or a path that a report shows whole."""
 _TRAFFIC_WORDS: Final = ("moved", "read", "written", "traffic", "requested", "pulled", "loaded")
+_INSTANT_NAMES: Final = ("_at_ns", "start_ns")
+_FIRST_EPOCH_NS: Final = 10**17
+"""Of 1973; times from a log's first record are smaller."""
 _COUNT_UNITS: Final = {
     "token": "tokens",
     "tokens": "tokens",
@@ -52,7 +56,7 @@ def _visible(character: str) -> str:
     category = unicodedata.category(character)
     if character in "\n\t":
         return " "
-    if category in ("Cc", "Cs", "Zl", "Zp") or (category == "Cf" and character not in "\u200c\u200d"):
+    if category in ("Cc", "Cs", "Zl", "Zp", "Cf") and character not in "\u200c\u200d":
         return f"\\u{ord(character):04x}"
     return character
 
@@ -78,7 +82,9 @@ def format_usd(value: float) -> str:
     magnitude = abs(value)
     if magnitude >= 100:
         return f"{sign}${magnitude:,.0f}"
-    return f"{sign}${magnitude:,.2f}" if magnitude >= 1 or magnitude == 0 else f"{sign}${magnitude:.3g}"
+    if magnitude >= 1 or magnitude == 0:
+        return f"{sign}${magnitude:,.2f}"
+    return f"{sign}${magnitude:.3g}"
 
 
 def _scaled(unit: str) -> Callable[[float], str] | None:
@@ -113,7 +119,19 @@ def format_value(value: Cell, unit: str, *, name: str = "") -> str | None:
     return _spaced(_format_number(value, unit, name))
 
 
+def is_instant(value: float, unit: str, name: str) -> bool:
+    """Whether a time in ns is a wall-clock instant rather than a duration or a relative time."""
+    return unit == "ns" and name.endswith(_INSTANT_NAMES) and value >= _FIRST_EPOCH_NS
+
+
+def format_instant(value: float) -> str:
+    """Epoch nanoseconds as `2025-06-01 12:00:00`, on the clock of the source (UTC or naive)."""
+    return f"{datetime.fromtimestamp(int(value) // NS_PER_S, tz=UTC):%Y-%m-%d %H:%M:%S}"
+
+
 def _format_number(value: float, unit: str, name: str) -> str:
+    if is_instant(value, unit, name):
+        return format_instant(value)
     scaled = _scaled(unit)
     if scaled is not None:
         return scaled(value)

@@ -185,114 +185,58 @@ def make_table(
 def make_tables() -> dict[str, r.Table]:
     """One table for each figure, and one that no section claims."""
     tables = [
+        *_bucket_tables(),
+        *_time_tables(),
         make_table(
-            "move_by_prompt_bucket",
-            "Move against recompute by prompt length",
+            "reuse/definitions",
+            "One hit rate, several definitions",
             {
-                "option_id": "name",
-                "prompt_bucket": "tokens",
-                "hits": "requests",
-                "move_p50_s": "s",
-                "move_p90_s": "s",
-                "recompute_p50_s": "s",
-                "recompute_p90_s": "s",
-                "net_negative_hits": "requests",
-                "net_negative_ratio": "ratio",
+                "definition": "name",
+                "numerator": "`unit`",
+                "denominator": "`unit`",
+                "ratio": "ratio",
+                "unit": "name",
+                "printed_by": "text",
             },
             [
-                [
-                    option,
-                    bucket,
-                    900,
-                    base + step * i,
-                    base * 2 + step * i,
-                    0.02 + 0.11 * i**1.4,
-                    0.03 + 0.2 * i**1.4,
-                    negative,
-                    negative / 900,
-                ]
-                for option, base, step, negative in (
-                    ("dram_idle", 0.004, 0.01, 3),
-                    ("pool_dram_tcp", 0.2, 0.33, 650),
-                    ("pool_dram_rdma_direct", 0.02, 0.02, 12),
-                )
-                for i, bucket in enumerate(BUCKETS[:-1])
+                ["cached_tokens_observed", None, None, None, "tokens", "the engine"],
+                ["reusable_blocks", 105_710.0, 288_500.0, 0.366412, "blocks", "simulators"],
             ],
-            query=None,
-            is_modelled=True,
-        ),
-        make_table(
-            "latency/by_prompt_bucket",
-            "Latency by prompt length",
-            {
-                "prompt_bucket": "tokens",
-                "requests": "requests",
-                "queue_p50_ns": "ns",
-                "queue_p90_ns": "ns",
-                "prefill_p50_ns": "ns",
-                "prefill_p90_ns": "ns",
-                "ttft_p50_ns": "ns",
-                "ttft_p99_ns": "ns",
-            },
-            [
-                [
-                    bucket,
-                    1_400,
-                    60e9 - i * 1e9,
-                    82e9,
-                    (0.05 + 0.06 * i) * 1e9,
-                    (0.1 + 0.1 * i) * 1e9,
-                    (60.2 - i) * 1e9,
-                    99e9 if i < 6 else None,
-                ]
-                for i, bucket in enumerate(BUCKETS[:-1])
-            ],
-            query="latency/by_prompt_bucket",
-        ),
-        make_table(
-            "reuse/by_prompt_bucket",
-            "Reuse by prompt length",
-            {
-                "prompt_bucket": "tokens",
-                "requests": "requests",
-                "prompt_tokens": "tokens",
-                "reusable_tokens": "tokens",
-                "reusable_ratio_tokens": "ratio",
-            },
-            [
-                [bucket, 1_500, 1_500 * bucket + 9, 500 * bucket, 0.2 + 0.03 * i]
-                for i, bucket in enumerate(BUCKETS[:-1])
-            ],
-            query="reuse/by_prompt_bucket",
+            query="reuse/definitions",
         ),
         make_table(
             "kv/bytes_distribution",
             "KV bytes per request",
-            {"kv_bytes_low": "bytes", "kv_bytes_high": "bytes", "requests": "requests"},
+            {
+                "kv_bytes_bucket": "bytes",
+                "requests": "requests",
+                "kv_bytes": "bytes",
+                "kv_bytes_share": "ratio",
+            },
             [
-                [2**i * 2**20, 2 ** (i + 1) * 2**20, n]
+                [2**i * 2**20, n, n * 2.0**i * 1.5e6, 0.09]
                 for i, n in enumerate([4, 40, 320, 900, 1_800, 2_600, 3_000, 2_100, 900, 300, 67])
             ],
             query="kv/bytes_distribution",
         ),
         make_table(
-            "samples/over_time",
-            "Hit ratio and TTFT over time",
-            {
-                "time_s": "s",
-                "requests": "requests",
-                "hit_ratio_tokens": "ratio",
-                "ttft_p50_ns": "ns",
-            },
-            [[60.0 * i, 200, 0.42 + 0.012 * (i % 30), (0.9 + 0.05 * i) * 1e9] for i in range(60)],
-            query="samples/over_time",
-        ),
-        make_table(
             "coverage/fields",
-            "Fields known",
-            {"field": "name", "known": "requests", "requests": "requests", "known_ratio": "ratio"},
+            "Which fields the sources supply",
+            {
+                "field": "name",
+                "known_requests": "requests",
+                "requests": "requests",
+                "known_ratio": "ratio",
+            },
             [["prompt_tokens", 12_031, 12_031, 1.0], ["queue_ns", 0, 12_031, 0.0]],
             query="coverage/fields",
+        ),
+        make_table(
+            "quality/ttft_above_e2e",
+            "Quality: ttft above e2e",
+            {"request_key": "key"},
+            [],
+            query="quality/ttft_above_e2e",
         ),
         make_table(
             "extra/unclaimed",
@@ -306,6 +250,157 @@ def make_tables() -> dict[str, r.Table]:
     return {table.id: table for table in tables}
 
 
+def _bucket_tables() -> list[r.Table]:
+    moves: list[list[r.Cell]] = [
+        [
+            option,
+            bucket,
+            900,
+            base + step * i,
+            base * 2 + step * i,
+            0.02 + 0.11 * i**1.4,
+            0.03 + 0.2 * i**1.4,
+            negative,
+            negative / 900,
+        ]
+        for option, base, step, negative in (
+            ("dram_idle", 0.004, 0.01, 3),
+            ("pool_dram_tcp", 0.2, 0.33, 650),
+            ("pool_dram_rdma_direct", 0.02, 0.02, 12),
+        )
+        for i, bucket in enumerate(BUCKETS[:-1])
+    ]
+    latencies: list[list[r.Cell]] = [
+        [
+            bucket,
+            1_400,
+            60e3 - i * 1e3,
+            82e3,
+            50.0 + 60.0 * i,
+            100.0 + 100.0 * i,
+            (60.2 - i) * 1e3,
+            99e3 if i < 6 else None,
+        ]
+        for i, bucket in enumerate(BUCKETS[:-1])
+    ]
+    reuse: list[list[r.Cell]] = [
+        [bucket, 1_500, 1_500 * bucket + 9, 500 * bucket, 0.2 + 0.03 * i, 400 * bucket]
+        for i, bucket in enumerate(BUCKETS[:-1])
+    ]
+    return [
+        make_table(
+            "replay/move_by_prompt_bucket",
+            "Move against recompute by prompt length",
+            {
+                "option_id": "name",
+                "prompt_bucket": "tokens",
+                "hits": "requests",
+                "move_p50_s": "s",
+                "move_p90_s": "s",
+                "recompute_p50_s": "s",
+                "recompute_p90_s": "s",
+                "net_negative_hits": "requests",
+                "net_negative_ratio": "ratio",
+            },
+            moves,
+            query=None,
+            is_modelled=True,
+        ),
+        make_table(
+            "latency/by_prompt_bucket",
+            "Latency by prompt length (measured)",
+            {
+                "prompt_bucket": "tokens",
+                "requests": "requests",
+                "queue_p50_ms": "ms",
+                "queue_p90_ms": "ms",
+                "prefill_p50_ms": "ms",
+                "prefill_p90_ms": "ms",
+                "ttft_p50_ms": "ms",
+                "ttft_p99_ms": "ms",
+            },
+            latencies,
+            query="latency/by_prompt_bucket",
+        ),
+        make_table(
+            "reuse/by_prompt_bucket",
+            "Reuse by prompt length (unlimited cache)",
+            {
+                "prompt_bucket": "tokens",
+                "requests": "requests",
+                "prompt_tokens": "tokens",
+                "reusable_tokens": "tokens",
+                "reusable_ratio_tokens": "ratio",
+                "cached_tokens": "tokens",
+            },
+            reuse,
+            query="reuse/by_prompt_bucket",
+        ),
+    ]
+
+
+EPOCH_NS = 1_748_772_000 * 10**9
+"""2025-06-01 10:00:00 UTC."""
+
+
+def _time_tables() -> list[r.Table]:
+    slices: list[list[r.Cell]] = [
+        [
+            EPOCH_NS + i * 150 * 10**9,
+            200,
+            900.0 + 400.0 * i,
+            1_900.0 + 900.0 * i,
+            500.0 + 390.0 * i,
+            0.42 + 0.02 * i if i != 7 else None,
+            0.4 + 0.021 * i,
+            0.5 + 0.018 * i,
+        ]
+        for i in range(24)
+    ]
+    samples: list[list[r.Cell]] = [
+        [EPOCH_NS + i * 10**10, None, metric, value + i * step, unit, None, "instant"]
+        for metric, value, step, unit in (
+            ("prefix_hit_ratio", 0.4, 0.001, "ratio"),
+            ("kv_usage_ratio", 0.7, 0.0005, "ratio"),
+            ("waiting_requests", 0.0, 1.0, "requests"),
+        )
+        for i in range(300)
+    ]
+    return [
+        make_table(
+            "latency/hit_and_ttft_over_time",
+            "Hit ratio and TTFT over time (measured)",
+            {
+                "slice_start_ns": "ns",
+                "requests": "requests",
+                "ttft_p50_ms": "ms",
+                "ttft_p90_ms": "ms",
+                "queue_p50_ms": "ms",
+                "cached_ratio_tokens": "ratio",
+                "reusable_ratio_tokens": "ratio",
+                "engine_prefix_hit_ratio": "ratio",
+            },
+            slices,
+            query="latency/hit_and_ttft_over_time",
+        ),
+        make_table(
+            "samples/over_time",
+            "Engine-wide observations over time",
+            {
+                "observed_at_ns": "ns",
+                "engine": "name",
+                "metric": "name",
+                "value": "`unit`",
+                "unit": "name",
+                "hit_unit": "name",
+                "window": "name",
+            },
+            samples,
+            query="samples/over_time",
+        ),
+    ]
+
+
 def make_findings() -> list[r.Finding]:
     """One finding of each severity."""
     return [
@@ -314,7 +409,7 @@ def make_findings() -> list[r.Finding]:
             title="Queueing dominates TTFT",
             severity="critical",
             confidence="high",
-            message="Of the median TTFT of 60.2 s, 60.0 s is spent in the queue, 0.22 s in prefill.",
+            message="Of the median TTFT of 60.2 s, 60.0 s is queue and 0.22 s is prefill.",
             evidence=[
                 quantity("queue_p50", 60.0, "s", low=58.1, high=61.7),
                 quantity("prefill_p50", 0.22, "s", interval_reason="exact over this trace"),
@@ -323,9 +418,9 @@ def make_findings() -> list[r.Finding]:
             threshold=quantity(
                 "queue_share", 0.5, "ratio", source="kvtrace default", kind="assumed"
             ),
-            action="Add instances or shed load before adding cache: a hit waits in the same queue",
+            action="Add instances or shed load first: a hit waits in the same queue",
             action_kind="other",
-            production_check="histogram_quantile(0.5, rate(vllm:request_queue_time_seconds_bucket[5m]))",
+            production_check="rate(vllm:request_queue_time_seconds_sum[5m])",
         ),
         r.Finding(
             id="net_negative_hits",
@@ -334,7 +429,7 @@ def make_findings() -> list[r.Finding]:
             confidence="medium",
             message="5,930 of 8,211 loaded hits take longer to move than to recompute.",
             evidence=[quantity("net_negative_share", 0.7222, "ratio", low=0.69, high=0.75)],
-            table="move_by_prompt_bucket",
+            table="replay/move_by_prompt_bucket",
             threshold=quantity("limit", 0.1, "ratio", source="kvtrace default", kind="assumed"),
             action="Load only prefixes longer than the break-even length",
             action_kind="move_less",
@@ -446,7 +541,7 @@ def make_record() -> r.AuditRecord:
             confidence="low",
             headline="A pool pays here only over RDMA, and only if host DRAM alone is not enough.",
             reasons=[
-                "Reusable prefill is 37.36 % of prompt tokens; idle local DRAM already catches 28 %.",
+                "37.36 % of prompt tokens are reusable; idle local DRAM already catches 28 %.",
                 "Over TCP 5,930 of 8,211 loaded hits are slower than recomputing them.",
                 "GPU-direct RDMA frees up to 66,411 GPU-seconds in this trace.",
             ],

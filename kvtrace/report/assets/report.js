@@ -1,0 +1,137 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const words = JSON.parse(document.getElementById("words").textContent);
+  const status = document.getElementById("status");
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const still = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const charts = [...document.querySelectorAll(".chart")];
+  const config = {
+    displaylogo: false,
+    showSendToCloud: false,
+    responsive: true,
+    modeBarButtons: [["toImage", "zoom2d", "resetScale2d"]],
+  };
+
+  /* Colours are CSS variables, so that one figure serves both themes. */
+  const resolve = (value, style) => {
+    if (typeof value === "string" && value.startsWith("var(--")) {
+      return style.getPropertyValue(value.slice(4, -1)).trim();
+    }
+    if (Array.isArray(value)) return value.map((one) => resolve(one, style));
+    if (value !== null && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, resolve(v, style)]));
+    }
+    return value;
+  };
+  const draw = (element) => {
+    const source = document.getElementById(`${element.id}-data`).textContent;
+    const figure = resolve(JSON.parse(source), getComputedStyle(root));
+    const options = { ...config, toImageButtonOptions: { format: "svg", filename: `kvtrace-${element.id}` } };
+    return Plotly.react(element, figure.data, figure.layout, options).then(() => {
+      element.dataset.drawn = "true";
+    });
+  };
+  const drawAll = () => Promise.all(charts.map(draw));
+
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
+  const toggle = document.getElementById("theme");
+  const label = () => {
+    toggle.textContent = isDark() ? words.to_light : words.to_dark;
+  };
+  toggle.hidden = false;
+  toggle.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    label();
+    drawAll();
+  });
+  dark.addEventListener("change", () => {
+    label();
+    drawAll();
+  });
+  label();
+
+  /* Print: light, everything unfolded; afterwards as it was. */
+  let kept = null;
+  window.addEventListener("beforeprint", () => {
+    const closed = [...document.querySelectorAll("details:not([open])")];
+    kept = { theme: root.dataset.theme, closed };
+    root.dataset.theme = "light";
+    closed.forEach((one) => { one.open = true; });
+    drawAll();
+  });
+  window.addEventListener("afterprint", () => {
+    if (kept === null) return;
+    if (kept.theme) root.dataset.theme = kept.theme;
+    else delete root.dataset.theme;
+    kept.closed.forEach((one) => { one.open = false; });
+    kept = null;
+    drawAll();
+  });
+
+  /* Copy: a table as CSV or Markdown, a command as it stands. */
+  const rowsOf = (table) => [...table.rows].map((row) => [...row.cells].map((cell) =>
+    cell.dataset.name ?? cell.dataset.exact ?? cell.textContent.trim()));
+  const quote = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const asText = {
+    csv: (table) => rowsOf(table).map((row) => row.map(quote).join(",")).join("\n"),
+    markdown: (table) => {
+      const [head, ...body] = [...table.rows].map((row) =>
+        `| ${[...row.cells].map((cell) => cell.textContent.trim().replaceAll("|", "\\|")).join(" | ")} |`);
+      return [head, `|${" --- |".repeat(table.rows[0].cells.length)}`, ...body].join("\n");
+    },
+  };
+  const copy = async (text) => {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      const area = document.createElement("textarea");
+      area.value = text;
+      document.body.append(area);
+      area.select();
+      const done = document.execCommand("copy");
+      area.remove();
+      return done;
+    }
+  };
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest(".copy");
+    if (button === null) return;
+    const target = document.getElementById(button.dataset.target);
+    const text = button.dataset.as ? asText[button.dataset.as](target) : target.textContent;
+    status.textContent = (await copy(text)) ? words.copied : words.not_copied;
+    const before = button.textContent;
+    button.textContent = status.textContent;
+    window.setTimeout(() => { button.textContent = before; }, 1400);
+  });
+
+  /* A link into a folded table unfolds it. */
+  const unfold = () => {
+    const target = document.getElementById(decodeURIComponent(window.location.hash.slice(1)));
+    const box = target && target.closest("details");
+    if (box) {
+      box.open = true;
+      target.scrollIntoView({ behavior: still.matches ? "auto" : "smooth" });
+    }
+  };
+  window.addEventListener("hashchange", unfold);
+
+  const links = new Map([...document.querySelectorAll(".toc a")].map((a) => [a.hash.slice(1), a]));
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      links.forEach((a) => a.removeAttribute("aria-current"));
+      links.get(entry.target.id)?.setAttribute("aria-current", "true");
+    }
+  }, { rootMargin: "-8% 0px -80% 0px" });
+  links.forEach((_, id) => {
+    const target = document.getElementById(id);
+    if (target) seen.observe(target);
+  });
+
+  drawAll().then(() => {
+    root.dataset.ready = "true";
+    unfold();
+  });
+})();

@@ -1,0 +1,39 @@
+"""The charts of the report: which numbers of the record each one shows, and its sentence.
+
+Only picking happens here: columns, rows, the smallest, largest, first and last value.
+"""
+
+from __future__ import annotations
+
+from kvtrace.audit.record import AuditRecord
+from kvtrace.report.figures.measured import latency_by_bucket, over_time, samples
+from kvtrace.report.figures.options import (
+    MOVE_TABLES,
+    ledger,
+    move_against_recompute,
+    net_negative,
+    ttft_parts,
+    ttft_percentiles,
+)
+from kvtrace.report.figures.trace import capacity_curve, kv_bytes, reuse_by_bucket
+from kvtrace.report.texts import Texts
+from kvtrace.report.view import ChartView
+
+__all__ = ["MOVE_TABLES", "all_charts", "move_against_recompute"]
+
+
+def all_charts(record: AuditRecord, texts: Texts) -> dict[str, ChartView]:
+    """Every chart by id, drawn or with its reason."""
+    views = [
+        capacity_curve(record, texts),
+        reuse_by_bucket(record, texts),
+        kv_bytes(record, texts),
+        ttft_parts(record, texts),
+        ttft_percentiles(record, texts),
+        net_negative(record, texts),
+        ledger(record, texts),
+        latency_by_bucket(record, texts),
+        over_time(record, texts),
+        samples(record, texts),
+    ]
+    return {view.id: view for view in views}

@@ -1,0 +1,74 @@
+"""Reading a table by column, and words for numbers: what all figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kvtrace.audit.record import AuditRecord, Cell, Table
+from kvtrace.report.charts import plot_text
+from kvtrace.report.format import format_value
+from kvtrace.report.texts import Texts
+from kvtrace.report.view import ChartView, Origin
+from kvtrace.units import NS_PER_S
+
+QUEUE, MOVE, PREFILL = "var(--c-queue)", "var(--c-move)", "var(--c-prefill)"
+PALETTE: Final = ("var(--c-1)", "var(--c-2)", "var(--c-3)", "var(--c-4)", "var(--c-5)")
+_TO_SECONDS: Final = {"ns": NS_PER_S, "us": 1_000_000, "ms": 1_000, "s": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A table read by column; several names may stand for one idea, the first present wins."""
+
+    table: Table
+
+    def find(self, *names: str) -> int | None:
+        """Index of the first of `names` that the table has."""
+        return next((self.table.columns.index(n) for n in names if n in self.table.columns), None)
+
+    def cells(self, index: int) -> list[Cell]:
+        """Values of one column."""
+        return [row[index] for row in self.table.rows]
+
+    def numbers(self, index: int) -> list[float | None]:
+        """Numbers of one column; times in seconds, others as they are."""
+        scale = _TO_SECONDS.get(self.table.units[index], 1)
+        return [
+            value / scale if isinstance(value, int | float) else None for value in self.cells(index)
+        ]
+
+    def shown(self, index: int) -> list[str]:
+        """Cells of one column for people."""
+        name, unit = self.table.columns[index], self.table.units[index]
+        unit = "" if unit in ("name", "tokens") else unit
+        return [plot_text(format_value(v, unit, name=name) or "?") for v in self.cells(index)]
+
+
+def pick_table(record: AuditRecord, ids: Sequence[str]) -> Table | None:
+    """The first of the named tables that has rows."""
+    return next(
+        (record.tables[i] for i in ids if i in record.tables and record.tables[i].rows), None
+    )
+
+
+def show(value: Cell, unit: str, texts: Texts, *, name: str = "") -> str:
+    """`value` for a sentence; unknown in words."""
+    return format_value(value, unit, name=name) or texts("unknown")
+
+
+def absent(id: str, texts: Texts, origin: Origin, *, reason: str | None = None) -> ChartView:
+    """A figure that cannot be drawn, with the reason and the way out."""
+    return ChartView(
+        id=id,
+        title=texts(f"chart.{id}.title"),
+        origin=origin,
+        missing=reason or texts(f"chart.{id}.missing"),
+    )
+
+
+def largest(columns: Columns, index: int) -> int:
+    """Row of the largest value of a column, unknown ones last."""
+    values = columns.numbers(index)
+    return max(range(len(values)), key=lambda i: (values[i] is not None, values[i] or 0.0, -i))

@@ -1,0 +1,321 @@
+"""What the replayed options do: TTFT, hits that lose, moves against recomputing, links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kvtrace.audit.record import AuditRecord, Cell, Option, Table
+from kvtrace.report import charts
+from kvtrace.report.charts import Axis, Panel, Series, plot_text
+from kvtrace.report.figures.common import (
+    MOVE,
+    PALETTE,
+    PREFILL,
+    QUEUE,
+    Columns,
+    absent,
+    pick_table,
+    show,
+)
+from kvtrace.report.texts import Texts
+from kvtrace.report.view import ChartView, made_table, table_view
+
+MOVE_TABLES: Final = ("replay/move_by_prompt_bucket", "move_by_prompt_bucket")
+
+
+def _titles(options: Sequence[Option]) -> list[str]:
+    return [plot_text(option.title, width=24) for option in options]
+
+
+def ttft_parts(record: AuditRecord, texts: Texts) -> ChartView:
+    """Mean TTFT of each option as queue, move and prefill."""
+    options = record.options
+    if not options:
+        return absent("ttft_parts", texts, "modelled")
+    names = _titles(options)
+    series = []
+    for style, (key, colour, spreads) in enumerate(
+        (
+            ("queue", QUEUE, [o.queue_s for o in options]),
+            ("move", MOVE, [o.move_s for o in options]),
+            ("prefill", PREFILL, [o.prefill_s for o in options]),
+        )
+    ):
+        name = texts(f"part.{key}")
+        values = [spread.mean for spread in spreads]
+        hover = [f"{plot_text(name)}: {show(v, 's', texts)}" for v in values]
+        series.append(Series(name, [v or 0.0 for v in values], names, colour, style, hover))
+    known = [o for o in options if o.ttft_s.mean is not None]
+    best = min(known, key=lambda o: o.ttft_s.mean or 0.0, default=None)
+    worst = max(known, key=lambda o: o.ttft_s.mean or 0.0, default=None)
+    if best is None or worst is None:
+        return absent("ttft_parts", texts, "modelled")
+    return ChartView(
+        id="ttft_parts",
+        title=texts("chart.ttft_parts.title"),
+        origin="modelled",
+        summary=texts(
+            "chart.ttft_parts.summary",
+            best=best.title,
+            worst=worst.title,
+            best_value=show(best.ttft_s.mean, "s", texts),
+            worst_value=show(worst.ttft_s.mean, "s", texts),
+        ),
+        figure=charts.bars(series, x=Axis(texts("axis.ttft_mean"), "seconds")),
+        table=table_view(
+            _parts_table(options, texts), source=texts("source.replay"), origin="modelled"
+        ),
+    )
+
+
+def _parts_table(options: Sequence[Option], texts: Texts) -> Table:
+    parts = ("ttft", "queue", "move", "prefill")
+    columns = [("option", "name", texts("column.option"))]
+    columns += [
+        (f"{part}_{stat}_s", "s", texts(f"column.{part}"))
+        for part in parts
+        for stat in ("mean", "p50", "p90", "p99")
+    ]
+    rows: list[list[Cell]] = []
+    for option in options:
+        row: list[Cell] = [option.title]
+        for spread in (option.ttft_s, option.queue_s, option.move_s, option.prefill_s):
+            row += [spread.mean, spread.p50, spread.p90, spread.p99]
+        rows.append(row)
+    return made_table("ttft_parts", texts("chart.ttft_parts.title"), columns, rows)
+
+
+def ttft_percentiles(record: AuditRecord, texts: Texts) -> ChartView:
+    """P50, P90 and P99 of TTFT by option."""
+    options = record.options
+    if not options:
+        return absent("ttft_percentiles", texts, "modelled")
+    series = []
+    for style, (key, values) in enumerate(
+        (
+            ("P50", [o.ttft_s.p50 for o in options]),
+            ("P90", [o.ttft_s.p90 for o in options]),
+            ("P99", [o.ttft_s.p99 for o in options]),
+        )
+    ):
+        known = [
+            (value, name)
+            for value, name in zip(values, _titles(options), strict=True)
+            if value is not None and value > 0
+        ]
+        if known:
+            hover = [f"{name}<br>{key}: {show(value, 's', texts)}" for value, name in known]
+            series.append(
+                Series(
+                    key, [v for v, _ in known], [n for _, n in known], PALETTE[style], style, hover
+                )
+            )
+    if not series:
+        return absent("ttft_percentiles", texts, "modelled")
+    pool = [o for o in options if o.ttft_s.p90 is not None]
+    best = min(pool, key=lambda o: o.ttft_s.p90 or 0.0, default=options[0])
+    withheld = any(o.ttft_s.p99 is None for o in options)
+    summary = texts(
+        "chart.ttft_percentiles.summary", best=best.title, value=show(best.ttft_s.p90, "s", texts)
+    )
+    if withheld:
+        summary = f"{summary} {texts('p99_withheld')}"
+    return ChartView(
+        id="ttft_percentiles",
+        title=texts("chart.ttft_percentiles.title"),
+        origin="modelled",
+        summary=summary,
+        figure=charts.dots(series, x=Axis(texts("axis.ttft"), "seconds", log=True)),
+    )
+
+
+def net_negative(record: AuditRecord, texts: Texts) -> ChartView:
+    """Loaded hits of each option, and those that were slower than recomputing."""
+    options = [option for option in record.options if option.hit_cost.hits > 0]
+    if not options:
+        return absent("net_negative", texts, "modelled")
+    names = _titles(options)
+    pairs = (
+        ("hits", [o.hit_cost.hits for o in options]),
+        ("negative", [o.hit_cost.net_negative_hits for o in options]),
+    )
+    series = []
+    for style, (key, counts) in enumerate(pairs):
+        name = texts(f"chart.net_negative.{key}")
+        hover = [f"{plot_text(name)}: {show(n, 'requests', texts)}" for n in counts]
+        colour = (PALETTE[0], MOVE)[style]
+        series.append(
+            Series(name, [float(n) for n in counts], names, colour, style, hover, style == 0)
+        )
+    worst = max(options, key=lambda o: o.hit_cost.net_negative_hits)
+    table = made_table(
+        "hit_cost",
+        texts("chart.net_negative.title"),
+        [("option", "name", texts("column.option"))]
+        + [(name, unit, texts(f"column.{name}")) for name, unit in _HIT_COLUMNS],
+        [[o.title, *(getattr(o.hit_cost, name) for name, _ in _HIT_COLUMNS)] for o in options],
+    )
+    return ChartView(
+        id="net_negative",
+        title=texts("chart.net_negative.title"),
+        origin="modelled",
+        summary=texts(
+            "chart.net_negative.summary",
+            option=worst.title,
+            negative=show(worst.hit_cost.net_negative_hits, "", texts),
+            hits=show(worst.hit_cost.hits, "", texts),
+        ),
+        figure=charts.bars(series, x=Axis(texts("axis.requests"), "count"), mode="overlay"),
+        table=table_view(table, source=texts("source.replay"), origin="modelled"),
+    )
+
+
+_HIT_COLUMNS: Final = (
+    ("hits", "requests"),
+    ("net_negative_hits", "requests"),
+    ("net_negative_bytes", "bytes"),
+    ("moved_bytes", "bytes"),
+    ("ttft_gained_s", "s"),
+    ("ttft_lost_s", "s"),
+    ("gpu_seconds_freed", "s"),
+)
+
+
+def move_against_recompute(record: AuditRecord, texts: Texts) -> list[ChartView]:
+    """One small chart per option: moving the hit against recomputing it, by prompt length."""
+    table = pick_table(record, MOVE_TABLES)
+    columns = Columns(table) if table else None
+    needed = (
+        [
+            columns.find("option_id", "option"),
+            columns.find("prompt_bucket"),
+            columns.find("move_p50_s", "move_p50_ns"),
+            columns.find("recompute_p50_s", "recompute_p50_ns"),
+        ]
+        if columns
+        else []
+    )
+    if table is None or columns is None or None in needed:
+        return [absent("move", texts, "modelled")]
+    option, bucket, move, recompute = (index for index in needed if index is not None)
+    values = [v for i in (move, recompute) for v in columns.numbers(i) if v is not None and v > 0]
+    if not values:
+        return [absent("move", texts, "modelled")]
+    bounds = (min(values) / 1.5, max(values) * 1.5)
+    titles = {one.id: one.title for one in record.options}
+    ids = list(dict.fromkeys(str(value) for value in columns.cells(option)))
+    return [
+        _move_panel(
+            columns, (option, bucket, move, recompute), one, titles.get(one, one), bounds, texts
+        )
+        for one in ids[:8]
+    ]
+
+
+def _move_panel(
+    columns: Columns,
+    indices: tuple[int, int, int, int],
+    option_id: str,
+    title: str,
+    bounds: tuple[float, float],
+    texts: Texts,
+) -> ChartView:
+    option, bucket, move, recompute = indices
+    rows = [i for i, value in enumerate(columns.cells(option)) if str(value) == option_id]
+    names = [columns.shown(bucket)[i] for i in rows]
+    moved = [columns.numbers(move)[i] for i in rows]
+    again = [columns.numbers(recompute)[i] for i in rows]
+    series = []
+    for style, (key, colour, values) in enumerate(
+        (("move", MOVE, moved), ("recompute", PREFILL, again))
+    ):
+        name = texts(f"chart.move.{key}")
+        hover = [
+            f"{plot_text(name)}: {show(v, 's', texts)}<br>≥ {n}"
+            for n, v in zip(names, values, strict=True)
+        ]
+        shown = [v if v is not None and v > 0 else None for v in values]
+        series.append(Series(name, names, shown, colour, style, hover))
+    slower = [
+        name
+        for name, a, b in zip(names, moved, again, strict=True)
+        if a is not None and b is not None and a > b
+    ]
+    key = "chart.move.slower" if slower else "chart.move.never_slower"
+    return ChartView(
+        id=f"move-{option_id}",
+        title=title,
+        origin="modelled",
+        summary=texts(key, buckets=", ".join(slower)),
+        figure=charts.lines(
+            series,
+            x=Axis(texts("axis.bucket"), "category"),
+            y=Axis(texts("axis.seconds_p50"), "seconds", log=True, bounds=bounds),
+            height=300,
+        ),
+    )
+
+
+def ledger(record: AuditRecord, texts: Texts) -> ChartView:
+    """Use and bytes of each link in each option."""
+    rows = [(option, link) for option in record.options for link in option.links]
+    if not rows:
+        return absent("ledger", texts, "modelled")
+    names = [f"{plot_text(o.title, width=26)}<br><b>{plot_text(k.link_id)}</b>" for o, k in rows]
+    use = Series(
+        texts("chart.ledger.utilisation"),
+        [k.utilisation for _, k in rows],
+        names,
+        PALETTE[0],
+        0,
+        [f"{show(k.utilisation, 'ratio', texts)}" for _, k in rows],
+    )
+    read, written = (
+        Series(
+            texts(f"chart.ledger.{key}"),
+            [getattr(k, f"bytes_{key}") for _, k in rows],
+            names,
+            colour,
+            style,
+            [show(getattr(k, f"bytes_{key}"), "bytes", texts, name=key) for _, k in rows],
+        )
+        for key, colour, style in (("read", MOVE, 0), ("written", PALETTE[2], 1))
+    )
+    busiest = max(rows, key=lambda row: row[1].utilisation)
+    columns = [("option", "name", texts("column.option"))]
+    columns += [(name, unit, texts(f"column.{name}")) for name, unit in _LINK_COLUMNS]
+    table = made_table(
+        "ledger",
+        texts("chart.ledger.title"),
+        columns,
+        [[o.title, *(getattr(k, name) for name, _ in _LINK_COLUMNS)] for o, k in rows],
+    )
+    return ChartView(
+        id="ledger",
+        title=texts("chart.ledger.title"),
+        origin="modelled",
+        summary=texts(
+            "chart.ledger.summary",
+            link=busiest[1].link_id,
+            option=busiest[0].title,
+            value=show(busiest[1].utilisation, "ratio", texts),
+        ),
+        figure=charts.side_by_side(
+            [
+                Panel([use], Axis(texts("axis.utilisation"), "ratio", bounds=(0.0, 1.0))),
+                Panel([read, written], Axis(texts("axis.bytes_moved"), "traffic")),
+            ]
+        ),
+        table=table_view(table, source=texts("source.replay"), origin="modelled"),
+    )
+
+
+_LINK_COLUMNS: Final = (
+    ("link_id", "name"),
+    ("links", "links"),
+    ("bytes_read", "bytes"),
+    ("bytes_written", "bytes"),
+    ("utilisation", "ratio"),
+    ("usable_bytes_per_s", "bytes/s"),
+)

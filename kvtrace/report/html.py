@@ -1,0 +1,113 @@
+"""The report as one offline HTML file under a strict content security policy.
+
+Nothing that came from a log can act: templates escape every value, data stands in JSON blocks, and
+only the two scripts and the one style sheet whose digests the policy names can run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from kvtrace.audit.record import AuditRecord, Cell
+from kvtrace.report.format import format_value, safe_text
+from kvtrace.report.sections import GLOSSARY, SECTIONS, binds_text, page_view
+from kvtrace.report.texts import Lang, load_texts, read_asset
+from kvtrace.report.view import slug
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+HTML_LANG: Final[Mapping[Lang, str]] = {"en": "en", "zh": "zh-Hans"}
+MAX_HTML_BYTES: Final = 4_000_000
+_WORDS_FOR_SCRIPT: Final = ("to_light", "to_dark", "copied", "not_copied")
+
+
+def render_html(record: AuditRecord, *, lang: Lang) -> str:
+    """The whole page; the same record and language give the same text. Encode it as UTF-8."""
+    from markupsafe import Markup
+
+    texts = load_texts(lang)
+    style, bundle, script = (read_asset(name) for name in _INLINE_ASSETS)
+    words = {name: texts(f"script.{name}") for name in _WORDS_FOR_SCRIPT}
+    page = _environment().get_template("report.html.j2")
+    return page.render(
+        record=record,
+        page=page_view(record, texts),
+        t=texts,
+        lang=HTML_LANG[lang],
+        csp=content_security_policy(scripts=(bundle, script), style=style),
+        style=Markup(style),  # noqa: S704 - our own files; the policy names their digests
+        bundle=Markup(bundle),  # noqa: S704
+        script=Markup(script),  # noqa: S704
+        words=json_block(json.dumps(words, sort_keys=True)),
+        sections=SECTIONS,
+        glossary=GLOSSARY,
+        binds=lambda option: binds_text(option, texts),
+    )
+
+
+_INLINE_ASSETS: Final = ("report.css", "plotly-cartesian.min.js", "report.js")
+
+
+def content_security_policy(*, scripts: tuple[str, ...], style: str) -> str:
+    """The policy that lets exactly these inline texts run and nothing be fetched.
+
+    plotly.js sets style attributes on the elements that it draws; it needs nothing else.
+    """
+    allowed = " ".join(_digest(script) for script in scripts)
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {allowed}",
+            f"style-src {_digest(style)}",
+            "style-src-attr 'unsafe-inline'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _digest(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def json_block(text: str) -> str:
+    """JSON that may stand inside a script element: no tag, comment or line separator in it."""
+    from markupsafe import Markup
+
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # noqa: S704 - no markup is left in it
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("kvtrace.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["safe_text"] = _safe
+    environment.filters["json_block"] = json_block
+    environment.filters["slug"] = slug
+    environment.globals["fmt"] = _fmt
+    return environment
+
+
+def _safe(value: object) -> str:
+    return safe_text(str(value))
+
+
+def _fmt(value: Cell, unit: str = "", name: str = "") -> str | None:
+    return format_value(value, unit, name=name)

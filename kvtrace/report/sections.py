@@ -1,0 +1,292 @@
+"""What each section of the page shows, chosen from the record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kvtrace.audit.record import AuditRecord, Finding, Option
+from kvtrace.report.figures import MOVE_TABLES, all_charts, move_against_recompute
+from kvtrace.report.format import format_value, safe_text
+from kvtrace.report.texts import Texts
+from kvtrace.report.view import (
+    ChartView,
+    QuantityView,
+    TableView,
+    quantity_view,
+    slug,
+    table_view,
+)
+from kvtrace.schema.manifest import FileEntry
+
+SECTIONS: Final = (
+    "verdict",
+    "findings",
+    "hits",
+    "latency",
+    "reuse",
+    "kv",
+    "ledger",
+    "options",
+    "running",
+    "assumptions",
+    "quality",
+    "reproduce",
+    "glossary",
+)
+"""In reading order: who decides, who designs, who operates."""
+MAX_FILES: Final = 200
+MAX_NOTES: Final = 100
+_TOPIC_SECTION: Final[Mapping[str, str]] = {
+    "reuse": "reuse",
+    "latency": "latency",
+    "kv": "kv",
+    "coverage": "quality",
+    "quality": "quality",
+    "samples": "running",
+    "transfers": "running",
+    "ledger": "ledger",
+    "cost": "ledger",
+    "replay": "options",
+    "options": "options",
+}
+_SEVERITIES: Final = ("critical", "warning", "info")
+_ACTIONS: Final = ("move_less", "faster", "nearer", "measure", "other")
+GLOSSARY: Final = (
+    "ttft",
+    "tpot",
+    "prefill",
+    "decode",
+    "kv",
+    "block",
+    "reusable",
+    "hit",
+    "useful_hit",
+    "net_negative",
+    "recompute",
+    "pull",
+    "load",
+    "tier",
+    "capacity",
+    "grade",
+    "modelled",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RatioView:
+    """One ratio or amount with what it is of and what it means."""
+
+    title: str
+    text: str | None
+    of: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """One finding as shown."""
+
+    finding: Finding
+    evidence: tuple[QuantityView, ...]
+    threshold: QuantityView
+    table_anchor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileView:
+    """One input file; `adds_up` is the conservation law."""
+
+    entry: FileEntry
+    adds_up: bool
+    ignored: str
+    rejected: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageView:
+    """Everything that the template needs beside the record."""
+
+    charts: dict[str, ChartView]
+    moves: list[ChartView]
+    move_table: TableView | None
+    tables: dict[str, list[TableView]]
+    """Tables that no chart shows, by section."""
+    numbers: tuple[QuantityView, ...]
+    findings: tuple[FindingView, ...]
+    actions: tuple[tuple[str, tuple[Finding, ...]], ...]
+    ratios: tuple[RatioView, ...]
+    amounts: tuple[RatioView, ...]
+    assumptions: tuple[QuantityView, ...]
+    files: tuple[FileView, ...]
+    notes: tuple[tuple[str, str, str], ...]
+    """Code, message and path."""
+    queries: tuple[str, ...]
+
+
+def page_view(record: AuditRecord, texts: Texts) -> PageView:
+    """The page of a record."""
+    drawn = all_charts(record, texts)
+    move_table = next(
+        (table_view(record.tables[i]) for i in MOVE_TABLES if i in record.tables), None
+    )
+    shown = {view.table.anchor for view in drawn.values() if view.table is not None}
+    if move_table is not None:
+        shown.add(move_table.anchor)
+    return PageView(
+        charts=drawn,
+        moves=move_against_recompute(record, texts),
+        move_table=move_table,
+        tables=_other_tables(record, shown),
+        numbers=tuple(quantity_view(one, texts) for one in record.verdict.carrying_numbers),
+        findings=_findings(record, texts),
+        actions=_actions(record.findings),
+        ratios=_ratios(record, texts),
+        amounts=_amounts(record, texts),
+        assumptions=tuple(quantity_view(one, texts) for one in record.assumptions),
+        files=tuple(_file(entry) for entry in record.data.files[:MAX_FILES]),
+        notes=_notes(record),
+        queries=tuple(sorted({t.query for t in record.tables.values() if t.query is not None})),
+    )
+
+
+def _other_tables(record: AuditRecord, shown: set[str]) -> dict[str, list[TableView]]:
+    sections: dict[str, list[TableView]] = {}
+    for id in sorted(record.tables):
+        table = record.tables[id]
+        view = table_view(table)
+        if view.anchor in shown:
+            continue
+        topic = id.partition("/")[0]
+        section = _TOPIC_SECTION.get(topic, "options" if table.is_modelled else "reproduce")
+        sections.setdefault(section, []).append(view)
+    return sections
+
+
+def _findings(record: AuditRecord, texts: Texts) -> tuple[FindingView, ...]:
+    ordered = sorted(record.findings, key=lambda finding: _SEVERITIES.index(finding.severity))
+    return tuple(
+        FindingView(
+            finding,
+            tuple(quantity_view(one, texts) for one in finding.evidence),
+            quantity_view(finding.threshold, texts),
+            f"table-{slug(finding.table)}" if finding.table in record.tables else None,
+        )
+        for finding in ordered
+    )
+
+
+def _actions(findings: Sequence[Finding]) -> tuple[tuple[str, tuple[Finding, ...]], ...]:
+    groups = ((kind, tuple(f for f in findings if f.action_kind == kind)) for kind in _ACTIONS)
+    return tuple((kind, members) for kind, members in groups if members)
+
+
+def _share_of(part: int | None, whole: int | None, unit: str, texts: Texts) -> str:
+    if part is None or whole is None:
+        return texts("reuse.of_unknown")
+    shown_part, shown_whole = format_value(part, ""), format_value(whole, unit)
+    return texts("reuse.of", part=shown_part, whole=shown_whole)
+
+
+def _ratios(record: AuditRecord, texts: Texts) -> tuple[RatioView, ...]:
+    """Every denominator of reuse, so that one hit rate is never taken for another."""
+    reuse, data = record.reuse, record.data
+    ok = data.requests_by_status.get("ok", 0)
+    rows = (
+        (
+            "tokens",
+            reuse.reusable_ratio_tokens,
+            _share_of(reuse.reusable_tokens, data.prompt_tokens, "tokens", texts),
+        ),
+        (
+            "blocks",
+            reuse.reusable_ratio_blocks,
+            _share_of(reuse.reusable_blocks, data.block_refs, "blocks", texts),
+        ),
+        ("full_blocks", reuse.reusable_ratio_full_blocks, texts("reuse.of_full_blocks")),
+        (
+            "requests_mean",
+            reuse.reusable_ratio_requests_mean,
+            texts("reuse.of_mean", requests=format_value(ok, "requests")),
+        ),
+        (
+            "requests",
+            reuse.requests_with_reuse_ratio,
+            texts("reuse.of_requests", requests=format_value(ok, "requests")),
+        ),
+        (
+            "observed",
+            reuse.observed_hit_ratio_tokens,
+            texts("reuse.of_observed", requests=format_value(data.cached_known_requests, "")),
+        ),
+    )
+    return tuple(
+        RatioView(
+            texts(f"reuse.{key}.title"),
+            format_value(value, "ratio"),
+            of if value is not None else "",
+            texts(f"reuse.{key}.meaning"),
+        )
+        for key, value, of in rows
+    )
+
+
+def _amounts(record: AuditRecord, texts: Texts) -> tuple[RatioView, ...]:
+    """KV bytes: what moves in powers of ten, what is held in powers of two."""
+    kv, spread = record.kv, record.kv.distribution
+    rows = (
+        ("per_token", kv.bytes_per_token, "held"),
+        ("requested", kv.bytes_requested, "requested"),
+        ("rounded", kv.bytes_requested_block_rounded, "requested"),
+        ("distinct", kv.bytes_distinct, "held"),
+        ("p50", spread.p50, "held"),
+        ("p90", spread.p90, "held"),
+        ("p99", spread.p99, "held"),
+        ("maximum", spread.maximum, "held"),
+    )
+    return tuple(
+        RatioView(
+            texts(f"kv.{key}.title"),
+            format_value(value, "bytes", name=name),
+            "",
+            texts(f"kv.{key}.meaning"),
+        )
+        for key, value, name in rows
+    )
+
+
+def _file(entry: FileEntry) -> FileView:
+    return FileView(
+        entry,
+        entry.rows_in == entry.kept + entry.rejected + entry.blank
+        and entry.kept == entry.used + entry.ignored,
+        _counts(entry.ignored_by_reason),
+        _counts(entry.rejected_by_reason),
+    )
+
+
+def _counts(reasons: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{safe_text(reason, limit=60)} {count:,}" for reason, count in sorted(reasons.items())[:12]
+    )
+
+
+def _notes(record: AuditRecord) -> tuple[tuple[str, str, str], ...]:
+    """Notes of the data, its files and its sources, each once."""
+    data = record.data
+    every = [
+        *data.notes,
+        *(note for file in data.files for note in file.notes),
+        *(note for source in data.sources for note in source.notes),
+    ]
+    rows = ((note.code, safe_text(note.message), safe_text(note.path or "")) for note in every)
+    return tuple(dict.fromkeys(rows))[:MAX_NOTES]
+
+
+def binds_text(option: Option, texts: Texts) -> str:
+    """What limits the option, in words."""
+    if option.binds is None:
+        return texts("unknown")
+    kind, _, link = option.binds.partition(":")
+    return texts("binds.link", link=safe_text(link)) if link else texts.or_code("binds", kind)

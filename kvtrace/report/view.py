@@ -1,0 +1,190 @@
+"""What the templates show: tables, charts and quantities, ready as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kvtrace.audit.record import Cell, Quantity, Table
+from kvtrace.report.format import exact_value, format_interval, format_value, safe_text
+from kvtrace.report.texts import Texts
+
+MAX_ROWS: Final = 200
+"""Most rows of one table in the page; audit.json and the query have them all."""
+Origin = Literal["measured", "computed", "modelled"]
+_UNIT_SUFFIX: Final = re.compile(r"_(ns|us|ms|s|bytes_per_s)$")
+_TEXT_UNITS: Final = ("name", "names", "flag", "text", "keyed hash", "hash")
+
+
+@dataclass(frozen=True, slots=True)
+class CellView:
+    """One cell: None as text means unknown."""
+
+    text: str | None
+    exact: str
+    is_number: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """One column."""
+
+    label: str
+    name: str
+    unit: str
+    meaning: str
+    is_number: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """A table as shown."""
+
+    anchor: str
+    title: str
+    origin: Origin
+    source: str
+    """The query's name, or what made it."""
+    is_query: bool
+    heads: tuple[Head, ...]
+    rows: tuple[tuple[CellView, ...], ...]
+    row_count: int
+    """Rows that there are, shown or not."""
+    has_unknown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChartView:
+    """A figure with its sentence and its table; without data, only the reason."""
+
+    id: str
+    title: str
+    origin: Origin
+    summary: str = ""
+    figure: str | None = None
+    """JSON of data and layout."""
+    table: TableView | None = None
+    missing: str | None = None
+    """One sentence: why there is no figure, and what would supply it."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityView:
+    """A number that carries weight."""
+
+    id: str
+    title: str
+    text: str | None
+    interval: str | None
+    interval_reason: str
+    source: str
+    kind: str
+    origin: str
+    is_confirmed: bool
+    dot: float | None
+    """Place of the value between low and high, 0..100."""
+    zero: float | None
+    """Place of zero on the same line, if it lies inside."""
+
+
+def slug(value: str) -> str:
+    """`value` as part of an anchor."""
+    return re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-") or "x"
+
+
+def label_of(column: str) -> str:
+    """A column's name for people: no underscores, no unit suffix (cells carry the unit)."""
+    return safe_text(_UNIT_SUFFIX.sub("", column).replace("_", " "), limit=60)
+
+
+def table_view(table: Table, *, source: str = "", origin: Origin | None = None) -> TableView:
+    """A table of the record; `source` names its maker where no query did."""
+    heads = tuple(
+        Head(label_of(name), safe_text(name), unit, safe_text(meaning), _is_number(table, index))
+        for index, (name, unit, meaning) in enumerate(
+            zip(table.columns, table.units, table.meanings, strict=True)
+        )
+    )
+    rows = tuple(
+        tuple(
+            _cell(value, head, _unit_of(table, row, head.unit))
+            for value, head in zip(row, heads, strict=True)
+        )
+        for row in table.rows[:MAX_ROWS]
+    )
+    return TableView(
+        anchor=f"table-{slug(table.id)}",
+        title=safe_text(table.title),
+        origin=origin or ("modelled" if table.is_modelled else "measured"),
+        source=safe_text(table.query or source),
+        is_query=table.query is not None,
+        heads=heads,
+        rows=rows,
+        row_count=max(table.truncated_from or 0, len(table.rows)),
+        has_unknown=any(cell.text is None for row in rows for cell in row),
+    )
+
+
+def _is_number(table: Table, index: int) -> bool:
+    if table.units[index] in _TEXT_UNITS:
+        return False
+    return not any(isinstance(row[index], str) for row in table.rows[:MAX_ROWS])
+
+
+def _unit_of(table: Table, row: Sequence[Cell], unit: str) -> str:
+    """The unit of a cell; a unit in backticks names the column that holds it."""
+    column = unit.strip("`")
+    if column != unit and column in table.columns:
+        return str(row[table.columns.index(column)] or "")
+    return "" if unit in _TEXT_UNITS else unit
+
+
+def _cell(value: Cell, head: Head, unit: str) -> CellView:
+    return CellView(format_value(value, unit, name=head.name), exact_value(value), head.is_number)
+
+
+def made_table(
+    id: str, title: str, columns: Sequence[tuple[str, str, str]], rows: list[list[Cell]]
+) -> Table:
+    """A table of figures that stand elsewhere in the record; columns are (name, unit, meaning)."""
+    return Table(
+        id=id,
+        title=title,
+        query=None,
+        columns=[name for name, _, _ in columns],
+        units=[unit for _, unit, _ in columns],
+        meanings=[meaning for _, _, meaning in columns],
+        rows=rows,
+    )
+
+
+def quantity_view(quantity: Quantity, texts: Texts) -> QuantityView:
+    """A quantity with its interval, or with the reason why it has none."""
+    interval = format_interval(quantity.low, quantity.high, quantity.unit, name=quantity.id)
+    unit = "" if quantity.unit in _TEXT_UNITS else quantity.unit
+    return QuantityView(
+        id=quantity.id,
+        title=safe_text(quantity.title) or label_of(quantity.id),
+        text=format_value(quantity.value, unit, name=quantity.id),
+        interval=interval,
+        interval_reason=safe_text(quantity.interval_reason) or texts("quantity.no_interval"),
+        source=safe_text(quantity.source),
+        kind=texts.or_code("kind", quantity.kind),
+        origin=safe_text(quantity.origin),
+        is_confirmed=quantity.is_confirmed,
+        dot=_place(quantity.value, quantity),
+        zero=_place(0.0, quantity, inside_only=True),
+    )
+
+
+def _place(value: Cell, quantity: Quantity, *, inside_only: bool = False) -> float | None:
+    """Where `value` stands on the drawn line from low to high, 0..100."""
+    low, high = quantity.low, quantity.high
+    if low is None or high is None or not isinstance(value, int | float) or high <= low:
+        return None
+    place = 100.0 * (value - low) / (high - low)
+    if inside_only and not 0.0 < place < 100.0:
+        return None
+    return round(min(100.0, max(0.0, place)), 2)
