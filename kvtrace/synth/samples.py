@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
-
-from backports import zstd
 
 from kvtrace.errors import Location, OutputError
 from kvtrace.synth.generate import generate
 from kvtrace.synth.profile import sample_profile
 from kvtrace.synth.story import StoryEngine, serve
 from kvtrace.synth.writers import metrics_lines, server_log_lines, trace_lines
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 SAMPLE_SEED: Final = 7
 """The seed of the committed files."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sys
 from pathlib import Path
 from statistics import median
 
 import pytest
-from backports import zstd
 
 from kvtrace.errors import OutputError
 from kvtrace.synth import (
@@ -23,6 +23,11 @@ from kvtrace.synth import (
 )
 from kvtrace.synth.samples import LOG_NAME, METRICS_NAME, TRACE_NAME
 from tests.conftest import REPO
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 FOLDER = REPO / "sample_traces"
 AGENTS_ARRIVE_NS = 35 * 60 * 1_000_000_000
