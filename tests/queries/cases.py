@@ -1,0 +1,69 @@
+"""The YAML cases of `queries/*.sql`, and how they become tables.
+
+A case lists requests (with `blocks`, `tail_tokens` and `cache_domain` as the test traces have
+them), samples, parameters, and the rows to expect; `columns` narrows the rows to some columns,
+`ctes` gives the rows of the CTEs that carry the idea.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+import yaml
+
+from kvtrace.duckdb_session import Session
+from kvtrace.schema.tables import REUSE, SAMPLES, TABLES
+from tests.traces import Traced, tables
+
+CASES = Path(__file__).parent / "cases"
+SAMPLE_DEFAULTS = {"source_id": 0, "clock": "relative"}
+
+
+class Case(NamedTuple):
+    """One case of one query."""
+
+    query: str
+    name: str
+    spec: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.query}: {self.name}"
+
+
+def load_cases() -> list[Case]:
+    """All cases, sorted by file."""
+    found = []
+    for file in sorted(CASES.glob("*/*.yaml")):
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        assert document["query"] == f"{file.parent.name}/{file.stem}", file
+        found += [Case(document["query"], spec.pop("name"), spec) for spec in document["cases"]]
+    return found
+
+
+def fill(session: Session, spec: dict[str, Any]) -> None:
+    """Create every table of the dataset from a case; what it does not name is empty."""
+    traced = [
+        Traced(
+            blocks=row.pop("blocks", ()),
+            tail_tokens=row.pop("tail_tokens", 0),
+            cache_domain=row.pop("cache_domain", 0),
+            columns=row,
+        )
+        for row in (dict(row) for row in spec.get("requests", []))
+    ]
+    frames = {name: table.empty() for name, table in TABLES.items()}
+    frames |= tables(traced, block_size_tokens=spec.get("block_size_tokens", 1))
+    samples = [{**SAMPLE_DEFAULTS, **row} for row in spec.get("samples", [])]
+    frames["samples"] = pl.DataFrame(samples, schema=SAMPLES.polars_schema())
+    if "reuse" in spec:
+        frames["reuse"] = pl.DataFrame(spec["reuse"], schema=REUSE.polars_schema())
+    for name, frame in frames.items():
+        session.create_table(name, frame)
+
+
+def cte_sql(sql: str, cte: str, columns: list[str]) -> str:
+    """The query cut before its result, reading a CTE instead."""
+    head = sql[: sql.rindex("\nselect\n")]
+    return f"{head}\nselect {', '.join(columns)} from {cte} order by all"
