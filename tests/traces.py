@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 import polars as pl
-from backports import zstd
 
 from kvtrace.reuse.facts import build_reuse
 from kvtrace.schema.manifest import CacheDomain
 from kvtrace.schema.tables import BLOCKS, REQUESTS
+from tests import zstd
 
 Value = bool | int | float | str | list[str] | None
 DEFAULTS: dict[str, Value] = {

@@ -11,11 +11,17 @@ import bz2
 import codecs
 import hashlib
 import lzma
+import sys
 import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, Final, Literal, Protocol
 
 from kvtrace.units import KIB, MIB
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdDecompressor, ZstdError
+else:
+    from backports.zstd import ZstdDecompressor, ZstdError
 
 Compression = Literal["none", "gzip", "zstd", "bz2", "xz"]
 
@@ -90,9 +96,7 @@ def _new_decoder(compression: Compression) -> _Decoder:
         return bz2.BZ2Decompressor()
     if compression == "xz":
         return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES)
-    from backports.zstd import ZstdDecompressor  # the library's window limit, 128 MiB, stays
-
-    return ZstdDecompressor()
+    return ZstdDecompressor()  # the library's window limit, 128 MiB, stays
 
 
 class DecodedStream:
@@ -136,8 +140,6 @@ class DecodedStream:
 
     def _unpacked(self, data: bytes) -> Iterator[bytes]:
         """Chunks of all members; `trouble` is set where the archive ends early or is damaged."""
-        from backports.zstd import ZstdError
-
         decoder = _new_decoder(self.compression)
         try:
             while True:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import sys
 from pathlib import Path
 from statistics import median
 
@@ -22,12 +21,8 @@ from kvtrace.synth import (
     write_samples,
 )
 from kvtrace.synth.samples import LOG_NAME, METRICS_NAME, TRACE_NAME
+from tests import zstd
 from tests.conftest import REPO
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 FOLDER = REPO / "sample_traces"
 AGENTS_ARRIVE_NS = 35 * 60 * 1_000_000_000
