@@ -15,15 +15,22 @@ _NOT_COVERED: Final = (
     "attention_chunk_size",
     "attn_layer_period",
     "block_configs",
+    "attn_layer_indices",
     "compress_ratios",
+    "full_attention_interval",
     "hybrid_override_pattern",
     "index_topk",
     "layers_block_type",
+    "linear_num_value_heads",
     "linear_attn_config",
     "mamba_d_state",
+    "mamba_num_heads",
+    "num_global_key_value_heads",
     "num_kv_shared_layers",
     "sparse_attention_config",
     "ssm_cfg",
+    "swa_num_key_value_heads",
+    "use_cla",
 )
 """Keys of architectures whose KV this reader would get wrong."""
 _UNGATED: Final = frozenset({

@@ -1,0 +1,137 @@
+"""Prefill and decode: limits worked out by hand, and the published measurements."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kvtrace.cost import Deployment, build_deployment, load_llm
+
+DENSE_TTFT_MEDIAN_ERROR = 0.10
+DENSE_TTFT_P90_ERROR = 0.60
+
+
+def _points(shared: Path, kind: str) -> list[dict[str, str]]:
+    with (shared / "facts" / "validation_points.csv").open(encoding="utf-8", newline="") as file:
+        return [row for row in csv.DictReader(file) if row["kind"] == kind]
+
+
+def _deployment(row: dict[str, str]) -> Deployment:
+    weights = "nvfp4" if row["weight_dtype"] == "fp4" else row["weight_dtype"]
+    return build_deployment(
+        row["model"],
+        row["gpu"],
+        tp=int(row["tp"] or 1),
+        weight_dtype=weights,
+        kv_dtype=row["kv_dtype"],
+    )
+
+
+def test_a_prefill_never_beats_the_peak() -> None:
+    deployment = build_deployment("Llama-3.1-70B", "A100", tp=1, weight_dtype="bf16")
+    at_peak_s = 2 * 68.45e9 * 2_000 / 312e12  # 0.88 s: no 70B prefill takes 50 ms on an A100
+    assert deployment.prefill.prefill_s(2_000, 0) > at_peak_s
+    assert at_peak_s == pytest.approx(0.878, abs=0.001)
+
+
+def test_one_new_token_costs_at_least_reading_the_weights() -> None:
+    deployment = build_deployment("Llama-3.1-8B", "H100", tp=1)
+    assert deployment.prefill.prefill_s(1, 0) > 2 * 6.98e9 / 3.35e12
+    assert deployment.prefill.prefill_s(0, 5_000) == 0.0
+
+
+def test_long_cached_prefixes_cost_a_read_of_their_kv() -> None:
+    deployment = build_deployment("Llama-3.1-8B", "H100", tp=1)
+    more = deployment.prefill.prefill_s(1, 100_000) - deployment.prefill.prefill_s(1, 0)
+    assert more == pytest.approx(100_000 * 131_072 / (3.35e12 * 0.82), rel=1e-6)
+
+
+@pytest.mark.parametrize("llm", ["Llama-3.1-70B", "gpt-oss-120b", "DeepSeek-V3.2"])
+def test_arrays_and_numbers_agree(llm: str) -> None:
+    model = build_deployment(llm, "H200", tp=8).prefill
+    new = np.array([0.0, 1.0, 100.0, 5_000.0, 70.0])
+    cached = np.array([10.0, 0.0, 100.0, 2_000.0, 90_000.0])
+    one_by_one = [model.prefill_s(float(n), float(p)) for n, p in zip(new, cached, strict=True)]
+    assert model.prefill_s(new, cached).tolist() == pytest.approx(one_by_one)
+    assert model.prefill_s(new, 0.0).shape == (5,)
+
+
+def test_decode_reads_weights_and_kv_once() -> None:
+    deployment = build_deployment("Llama-3.1-8B", "H100", tp=1)
+    rate = 3.35e12 * 0.82
+    head, body = 128_256 * 4_096 * 2, 2 * (8.03e9 - (8.03e9 - 6.98e9))
+    assert deployment.decode.step_s(1, 0) == pytest.approx(0.001 + (head + body) / rate)
+    added = deployment.decode.step_s(2, 20_000) - deployment.decode.step_s(2, 0)
+    assert added == pytest.approx(20_000 * 131_072 / rate)
+    assert deployment.decode.step_s(0, 0) == 0.0
+
+
+def test_a_batch_of_experts_reads_more_weights_but_never_more_than_all() -> None:
+    model = build_deployment("DeepSeek-V3", "H200", tp=8).decode
+    one, many = model.step_s(1, 0), model.step_s(100, 0)
+    everything = model.fixed_s + model.head_s + model.weights_all_s
+    assert one < many <= everything * 1.001
+
+
+def test_window_layers_read_no_more_than_their_window() -> None:
+    model = build_deployment("gpt-oss-20b", "H100", tp=1).decode
+    slope = (model.step_s(1, 100_000) - model.step_s(1, 50_000)) / 50_000
+    assert slope == pytest.approx(24_576 / (3.35e12 * 0.82))
+
+
+def _kv_size(row: dict[str, str]) -> float:
+    llm, dtype, tp = load_llm(row["model"]), row["kv_dtype"], int(row["tp"] or 1)
+    tokens = int(row["new_tokens"] or row["cached_tokens"] or 1)
+    whole = llm.kv_bytes(tokens, kv_dtype=dtype, tp=tp)
+    return {
+        "kv_bytes_all_ranks": whole,
+        "kv_bytes_1m_tokens": whole,
+        "bytes_per_block_per_rank": whole / tp,
+        "kv_bytes_per_token": llm.kv_bytes_per_token(dtype),
+        "fp8_mla_bytes_per_token_layer": llm.groups[0].entry_bytes(dtype),
+    }[row["metric"]]
+
+
+@pytest.mark.shared
+def test_kv_sizes_match_the_published_ones(shared_dir: Path) -> None:
+    checked = 0
+    for row in _points(shared_dir, "kv_size"):
+        predicted = _kv_size(row)
+        assert predicted == pytest.approx(float(row["value"]), rel=float(row["tol_rel"])), row["id"]
+        checked += 1
+    assert checked >= 15
+
+
+@pytest.mark.shared
+def test_dense_prefill_error_stays_as_stated(shared_dir: Path) -> None:
+    errors = []
+    for row in _points(shared_dir, "prefill_ttft"):
+        deployment = _deployment(row)
+        if deployment.llm.is_moe:
+            continue
+        seconds = deployment.prefill.prefill_s(
+            float(row["new_tokens"]), float(row["cached_tokens"] or 0)
+        )
+        errors.append(abs(seconds * 1_000 / float(row["value"]) - 1))
+    assert len(errors) >= 25
+    assert statistics.median(errors) <= DENSE_TTFT_MEDIAN_ERROR
+    assert float(np.quantile(errors, 0.9)) <= DENSE_TTFT_P90_ERROR
+
+
+@pytest.mark.shared
+def test_loads_from_host_memory_stay_within_their_trust(shared_dir: Path) -> None:
+    checked = 0
+    for row in _points(shared_dir, "kv_load"):
+        if row["series"] not in ("vko_load", "hma") or not row["path"].startswith("DRAM"):
+            continue
+        deployment = _deployment(row)
+        seconds = deployment.path("dram_pcie").move_s(float(row["bytes"]))
+        if row["metric"] == "ttft_ms":
+            seconds += deployment.prefill.prefill_s(1.0, float(row["cached_tokens"]))
+        assert seconds * 1_000 == pytest.approx(float(row["value"]), rel=float(row["tol_rel"]))
+        checked += 1
+    assert checked >= 10
