@@ -152,7 +152,7 @@ class RowCollector:
 
     def _requests(self, keys: IntArray, clock: Clock) -> pl.DataFrame:
         columns = self._columns
-        derived: dict[str, Sequence[object] | npt.NDArray[np.generic]] = {
+        derived: dict[str, Sequence[object] | npt.NDArray[np.generic] | pl.Series] = {
             "request_key": keys,
             "source_id": np.zeros(len(keys), dtype=np.int32),
             "is_headline": np.zeros(len(keys), dtype=bool),
@@ -162,7 +162,7 @@ class RowCollector:
             "tenant_key": self._hashed(columns["tenant"], "tenant"),
             "turn": [_int32(value) for value in columns["turn"]],
             "clock": [clock] * len(keys),
-            "flags": [list(flags) for flags in columns["flags"]],  # type: ignore[call-overload]
+            "flags": _flag_lists(columns["flags"]),
         }
         if clock == "order":
             derived["arrived_at_ns"] = [None] * len(keys)
@@ -236,6 +236,14 @@ class RowCollector:
     def _reject_frame(self) -> pl.DataFrame:
         rows = [(self._file_id, *reject) for reject in self._rejects]
         return pl.DataFrame(rows, schema=REJECTS.polars_schema(), orient="row")
+
+
+def _flag_lists(flags: list[object]) -> pl.Series:
+    """Tuples of slugs as a list column (through one text a row: a series a row is slow)."""
+    texts = pl.Series([",".join(row) for row in flags], dtype=pl.String)  # type: ignore[arg-type]
+    empty = pl.lit([], dtype=pl.List(pl.String))
+    split = pl.when(pl.col("") == "").then(empty).otherwise(pl.col("").str.split(","))
+    return texts.to_frame("").select(split.alias("flags")).to_series()
 
 
 def _int32(value: object) -> int | None:

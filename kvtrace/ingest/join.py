@@ -13,6 +13,7 @@ import polars as pl
 
 from kvtrace.ingest.columns import STRIPPED_ID
 from kvtrace.ingest.sources import ABSOLUTE, HEADLINE_ORDER, Source
+from kvtrace.units import NS_PER_MS
 
 JOINED_SHARE: Final = 0.5
 """A source of which at least this share of rows was matched has the role `joined`."""
@@ -39,7 +40,10 @@ _FILLED: Final = (
     "e2e_ns",
 )
 _OTHER: Final = "_other"
+_FAILED: Final = ("error", "cancelled", "gateway_cache_hit")
 _COARSE_NS: Final = 2**62
+_FINE_NS: Final = NS_PER_MS
+"""Clocks as fine as this are equally good; then the source that was joined first dates."""
 
 
 def join_sources(headline: Source, sources: list[Source]) -> None:
@@ -126,7 +130,8 @@ def _filled(headline: Source) -> list[pl.Expr]:
         for name in ("ttft_ns", "ttft_from")
     )
     if "status" not in headline.format.supplies:
-        filled.append(pl.coalesce("status" + _OTHER, "status").alias("status"))
+        failed = pl.col("status" + _OTHER).is_in(_FAILED)  # null and `open` say nothing
+        filled.append(pl.when(failed).then("status" + _OTHER).otherwise("status").alias("status"))
     filled.append(pl.col("is_benchmark") | pl.col("is_benchmark" + _OTHER).fill_null(False))
     their_flags = pl.col("flags" + _OTHER).fill_null(pl.lit([], dtype=pl.List(pl.String)))
     filled.append(pl.concat_list("flags", their_flags).list.unique(maintain_order=True))
@@ -158,7 +163,9 @@ def _take_clock(headline: Source, clocks: list[tuple[Source, pl.DataFrame]]) -> 
     ]
     if not dated:
         return
-    source, arrivals = min(dated, key=lambda pair: pair[0].clock_resolution_ns or _COARSE_NS)
+    source, arrivals = min(
+        dated, key=lambda pair: max(pair[0].clock_resolution_ns or _COARSE_NS, _FINE_NS)
+    )
     own = headline.requests["arrived_at_ns"]
     theirs = arrivals["other_ns"]
     shift = (theirs - own).drop_nulls().to_numpy()

@@ -110,6 +110,8 @@ def ingest_paths(
     _refuse_nothing_read(reads, notes)
     _judge_rejects(reads, run, notes)
     normalised = normalise(reads, hasher)
+    if all(normalised.frames[name].is_empty() for name in ("requests", "samples", "transfers")):
+        raise _nothing_usable(reads, notes)
     for read in reads:
         _check_conservation(read.entry)
     ingested = _ingested(normalised, reads, notes, _fingerprint(discovery, settings))
@@ -280,23 +282,26 @@ def _check_conservation(entry: FileEntry) -> None:
 
 
 def _refuse_nothing_read(reads: list[FileRead], notes: list[Note]) -> None:
-    """Stop when there is nothing to analyse, naming every file and why."""
+    """Stop when no file has a usable record, before anything else is judged."""
+    if not any(read.entry.used for read in reads):
+        raise _nothing_usable(reads, notes)
+
+
+def _nothing_usable(reads: list[FileRead], notes: list[Note]) -> InputError:
+    """The error that names every file and why it gives nothing."""
     entries = [read.entry for read in reads]
-    has_rows = any(read.entry.used for read in reads)
-    if has_rows:
-        return
     reasons = [f"{entry.path}: {_why_empty(entry)}" for entry in entries]
     reasons += [f"{note.path}: {note.message}" for note in notes]
     more = len(reasons) - _MAX_NAMED
     cause = "\n".join(reasons[:_MAX_NAMED] + ([f"and {more} more"] if more > 0 else []))
     if not any(entry.format for entry in entries):
-        raise InputError(
+        return InputError(
             "KVT-I002",
             "no input file was recognised" if entries else "there is no file to read",
             cause=cause or "the input is an empty folder",
             hint="`kvtrace formats` lists what can be read and how to switch each log on",
         )
-    raise InputError(
+    return InputError(
         "KVT-I003",
         "no usable record was found",
         cause=cause,

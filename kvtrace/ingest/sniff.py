@@ -27,8 +27,8 @@ _BINARY: Final = (
     (b"ARROW1", "an Arrow file"),
     (b"PK\x03\x04", "a zip archive; unpack it first"),
     (b"SQLite format 3", "a SQLite database"),
-    (b"\x80\x04", "a pickle; pickles are not loaded"),
-    (b"\x80\x05", "a pickle; pickles are not loaded"),
+    (b"\x80\x04", "a pickle"),
+    (b"\x80\x05", "a pickle"),
 )
 
 

@@ -11,7 +11,7 @@ import polars as pl
 from kvtrace.ingest.columns import COPY_DIGEST, FileRows
 from kvtrace.ingest.contract import Format, ReadContext
 from kvtrace.schema.arrays import IntArray
-from kvtrace.schema.manifest import Clock, FileEntry, Grade, SourceEntry, SourceRole
+from kvtrace.schema.manifest import Clock, FileEntry, Grade, Note, SourceEntry, SourceRole
 
 HEADLINE_ORDER: Final[dict[Grade, int]] = {"A": 0, "B": 1, "L": 2, "C": 3}
 """Order of grades when choosing the source that feeds totals, and the order of joining."""
@@ -42,6 +42,8 @@ class Source:
     grade: Grade
     clock: Clock
     clock_resolution_ns: int | None
+    own_requests: int = 0
+    """Requests that it holds, those that were joined to the headline included."""
     role: SourceRole = "beside"
     notes: list[tuple[str, str]] = field(default_factory=list)
     """(code, message)"""
@@ -134,11 +136,13 @@ def _source(source_id: int, files: list[FileRead]) -> Source:
     format_ = files[0].format
     if format_ is None:
         raise RuntimeError("a source needs a format")
+    requests = _requests(files, source_id)
     return Source(
         source_id=source_id,
         format=format_,
         files=files,
-        requests=_requests(files, source_id),
+        requests=requests,
+        own_requests=len(requests),
         grade=min(grades, key=HEADLINE_ORDER.__getitem__),
         clock="naive" if "naive" in clocks else clocks[0],
         clock_resolution_ns=int(np.gcd.reduce(known_steps)) if known_steps else None,
@@ -216,6 +220,7 @@ def drop_exact_copies(source: Source) -> None:
         message = f"{reused} rows reuse the request id of an earlier row with other content"
         source.notes.append(("id_conflicts", message))
     source.requests = frame.drop("_is_copy", "_is_reused")
+    source.own_requests = len(source.requests)
 
 
 def _count_copies(source: Source, copies: pl.DataFrame) -> None:
@@ -231,10 +236,8 @@ def _count_copies(source: Source, copies: pl.DataFrame) -> None:
     source.notes.append(("exact_copies", message))
 
 
-def source_entry(source: Source, *, notes_path: str | None = None) -> SourceEntry:
+def source_entry(source: Source) -> SourceEntry:
     """The manifest entry of a source."""
-    from kvtrace.schema.manifest import Note
-
     contexts = [read.context for read in source.files if read.context is not None]
     facts: dict[str, str | int | float] = {}
     for context in reversed(contexts):
@@ -248,7 +251,7 @@ def source_entry(source: Source, *, notes_path: str | None = None) -> SourceEntr
         evidence_grade=source.grade,
         role=source.role,
         files=[read.entry.file_id for read in source.files],
-        requests=len(source.requests),
+        requests=source.own_requests,
         samples=sum(part.observations for part in rows),
         transfers=sum(len(part.transfers) for part in rows),
         clock=source.clock,
@@ -256,5 +259,5 @@ def source_entry(source: Source, *, notes_path: str | None = None) -> SourceEntr
         engine_version=versions[0].engine_version if versions else None,
         engine_version_reason=versions[0].engine_version_reason if versions else None,
         engine_facts=facts,
-        notes=[Note(code=code, message=text, path=notes_path) for code, text in source.notes],
+        notes=[Note(code=code, message=text) for code, text in source.notes],
     )
