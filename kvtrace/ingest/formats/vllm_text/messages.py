@@ -43,6 +43,7 @@ class IgnoredMessage(Exception):
     """The message is known and carries nothing wanted; the text is the tally's reason."""
 
 
+_ID = re.compile(rf"\S{{1,{MAX_ID_CHARS}}}")
 _PARAMS = re.compile(r", (sampling_params|params): ")
 _LORA_NAME = re.compile(r"LoRARequest\(lora_name='([^'\\]{1,200})'")
 _EMBEDS = re.compile(r", prompt_embeds shape: (?:None|[\w.]{0,20}\(?\[[\d, ]*\]\)?|\([\d, ]*\))")
@@ -76,7 +77,7 @@ def parse_request_message(message: str) -> RequestEvent | None:
 
 
 def _checked_id(text: str) -> str:
-    if not text or len(text) > MAX_ID_CHARS or any(char.isspace() for char in text):
+    if _ID.fullmatch(text) is None:
         raise DamagedMessage("request id")
     return text
 
