@@ -64,7 +64,7 @@ class _Replay:
         self._offset = table.offset
         self._blocks = table.request_blocks
         self._topology = build_topology(
-            scenario, atom_blocks=table.blocks, block_bytes=kv_bytes * requests.block_tokens
+            scenario, atom_blocks=table.blocks, block_tokens=requests.block_tokens
         )
         self._tiers = self._topology.tiers
         self._tier_hits = [[0] * requests.count for _ in self._tiers]

@@ -40,6 +40,8 @@ class LinkSpec:
     """instance: one such link per instance; shared: one for the whole fleet."""
     bytes_per_s: float
     """Usable bytes/s of the whole link (all ranks of an instance together)."""
+    instances_per_link: int = 1
+    """Scope instance: so many neighbouring instances (those of one node) share each such link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,9 @@ class TierSpec:
     """Stages from the tier to HBM, in order; each waits for the one before (serial load)."""
     write: tuple[StageSpec, ...]
     """Stages from HBM to the tier; writes do not delay a request, but share the links."""
+    stored_bytes_per_token: float | None = None
+    """What a token takes in this tier; None: as in HBM. Less where ranks hold copies (MLA under TP)
+    and the tier keeps one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,8 +91,9 @@ class _Wiring:
         return self._routes.setdefault(links, len(self._routes)) if links else NO_ROUTE
 
     def _link(self, link_id: str, instance: int) -> int:
-        shared = self._scenario.links[link_id].scope == "shared"
-        return self._links.setdefault((link_id, -1 if shared else instance), len(self._links))
+        spec = self._scenario.links[link_id]
+        place = -1 if spec.scope == "shared" else instance // spec.instances_per_link
+        return self._links.setdefault((link_id, place), len(self._links))
 
     def topology(self, tiers: Sequence[Tier]) -> Topology:
         """What was asked for, as flat tuples."""
@@ -119,9 +120,9 @@ def check_scenario(scenario: Scenario) -> None:
     if not (math.isfinite(scenario.kv_bytes_per_token) and scenario.kv_bytes_per_token > 0):
         faults.append("its KV bytes per token are not a positive number")
     faults += [
-        f"link `{link.link_id}` has no finite rate"
+        f"link `{link.link_id}` has no finite rate, or no instance"
         for link in scenario.links.values()
-        if not math.isfinite(link.bytes_per_s)
+        if not math.isfinite(link.bytes_per_s) or link.instances_per_link < 1
     ]
     if faults:
         raise ModelError(
@@ -132,7 +133,7 @@ def check_scenario(scenario: Scenario) -> None:
 
 
 def build_topology(
-    scenario: Scenario, *, atom_blocks: Sequence[int], block_bytes: float
+    scenario: Scenario, *, atom_blocks: Sequence[int], block_tokens: int
 ) -> Topology:
     """Number the links and routes of `scenario`, and give each usable tier its empty caches.
 
@@ -142,7 +143,8 @@ def build_topology(
     tiers: list[Tier] = []
     count = scenario.instances
     for spec in scenario.tiers if scenario.reuse and scenario.load_decision != "never" else ():
-        capacity = blocks_of(spec.capacity_bytes, block_bytes)
+        token_bytes = spec.stored_bytes_per_token or scenario.kv_bytes_per_token
+        capacity = blocks_of(spec.capacity_bytes, token_bytes * block_tokens)
         if not capacity or not is_usable(spec, scenario):
             continue
         if spec.scope == "shared":

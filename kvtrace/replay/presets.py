@@ -1,0 +1,171 @@
+"""The options that every audit compares, as scenarios of one deployment and one fleet.
+
+All options share the LLM, the instances, routing (least loaded) and the HBM left for KV; they
+differ in the tiers below HBM and in the path to them. A pooled option has HBM and the pool, no
+local DRAM tier: what the pool adds is then not mixed with what idle DRAM gives for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Final, NamedTuple
+
+from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.fleet import Fleet
+from kvtrace.cost.transfer import Hop, MovePath
+from kvtrace.replay.scenario import LinkSpec, LoadDecision, Scenario, StageSpec, TierSpec
+
+PREFILL_CHUNK_TOKENS: Final = 8192
+"""Tokens of one engine step. Source: vLLM 0.10 and later, `EngineArgs` defaults of
+`max_num_batched_tokens` for an API server on GPUs of 70 GiB and more other than A100 (2 048
+elsewhere)."""
+
+
+class _PoolOption(NamedTuple):
+    option_id: str
+    path_id: str
+    nic: str
+    """The link of the path that leaves the node; the pool's own ports face it."""
+    title: str
+
+
+_POOL_OPTIONS: Final = (
+    _PoolOption("pool_dram_tcp", "pool_tcp", "nic_tcp", "HBM and a DRAM pool over TCP"),
+    _PoolOption(
+        "pool_dram_rdma_bounce",
+        "pool_rdma_bounce",
+        "nic_rdma",
+        "HBM and a DRAM pool over RDMA, through host memory",
+    ),
+    _PoolOption(
+        "pool_dram_rdma_direct",
+        "pool_rdma_direct",
+        "nic_rdma",
+        "HBM and a DRAM pool over RDMA, straight into HBM",
+    ),
+)
+
+
+def build_scenarios(
+    deployment: Deployment,
+    fleet: Fleet,
+    *,
+    load_decision: LoadDecision = "always",
+    prefill_chunk_tokens: int = PREFILL_CHUNK_TOKENS,
+) -> tuple[Scenario, ...]:
+    """The options `recompute`, `hbm_only`, `dram_idle` and the three `pool_dram_*`.
+
+    Raises:
+        ModelError: the LLM does not fit, or its FLOPs are not known.
+    """
+
+    def scenario(
+        option_id: str,
+        title: str,
+        tiers: tuple[TierSpec, ...] = (),
+        links: Sequence[LinkSpec] = (),
+        *,
+        reuse: bool = True,
+    ) -> Scenario:
+        return Scenario(
+            option_id=option_id,
+            title=title,
+            instances=fleet.instances,
+            kv_bytes_per_token=deployment.kv_bytes_per_token,
+            hbm_capacity_bytes=deployment.hbm_cache_bytes,
+            tiers=tiers,
+            links={link.link_id: link for link in links},
+            prefill=deployment.prefill,
+            decode=deployment.decode,
+            load_decision=load_decision,
+            reuse=reuse,
+            prefill_chunk_tokens=prefill_chunk_tokens,
+        )
+
+    dram, dram_links = _dram_tier(deployment, fleet)
+    return (
+        scenario("recompute", "Recompute everything", reuse=False),
+        scenario("hbm_only", "HBM only"),
+        scenario("dram_idle", "HBM and idle host DRAM", (dram,), dram_links),
+        *(
+            scenario(option.option_id, option.title, *_pool_tier(deployment, fleet, option))
+            for option in _POOL_OPTIONS
+        ),
+    )
+
+
+def _dram_tier(deployment: Deployment, fleet: Fleet) -> tuple[TierSpec, list[LinkSpec]]:
+    """Host DRAM that is free for KV, private to each instance."""
+    read = deployment.path("dram_pcie")
+    write = deployment.path("dram_pcie", direction="write")
+    tier = TierSpec(
+        tier_id="host_dram",
+        scope="instance",
+        capacity_bytes=fleet.dram_idle_bytes_per_instance.value,
+        lookup_s=read.lookup_s,
+        read=_stages(read),
+        write=_stages(write),
+    )
+    return tier, _links(read, write)
+
+
+def _pool_tier(
+    deployment: Deployment, fleet: Fleet, option: _PoolOption
+) -> tuple[tuple[TierSpec], list[LinkSpec]]:
+    """DRAM of the pool nodes, shared by the fleet; it keeps one copy of what ranks replicate.
+
+    The hops that leave the node also cross the pool's ports, all of them together.
+    """
+    read = deployment.path(option.path_id)
+    write = deployment.path(option.path_id, direction="write")
+    pool_nic = LinkSpec(
+        f"pool_{option.nic}", "shared", _pool_bytes_per_s(deployment, fleet, option)
+    )
+    tier = TierSpec(
+        tier_id="pool",
+        scope="shared",
+        capacity_bytes=fleet.pool_dram_bytes.value,
+        lookup_s=read.lookup_s,
+        read=_stages(read, pool_nic.link_id),
+        write=_stages(write, pool_nic.link_id),
+        stored_bytes_per_token=deployment.kv_bytes_per_token_unreplicated,
+    )
+    return (tier,), [*_links(read, write), pool_nic]
+
+
+def _pool_bytes_per_s(deployment: Deployment, fleet: Fleet, option: _PoolOption) -> float:
+    """What all pool nodes together serve on this path.
+
+    Formula: RDMA: nodes · min(ports · port rate, DRAM rate). TCP: the port rate is the one that a
+    GPU node's TCP port reaches, but never more than over RDMA.
+    """
+    if option.nic != "nic_tcp":
+        return fleet.pool_bytes_per_s
+    hardware = deployment.hardware
+    port = hardware.tcp.port.bytes_per_s(hardware.chunk_bytes.value)
+    ports = fleet.pool_nodes.value * fleet.pool_nics_per_node.value
+    return min(ports * port, fleet.pool_bytes_per_s)
+
+
+def _stages(path: MovePath, pool_nic: str | None = None) -> tuple[StageSpec, ...]:
+    return tuple(
+        StageSpec(hop.kind, _link_ids(hop, pool_nic), hop.latency_s) for hop in path.stages
+    )
+
+
+def _link_ids(hop: Hop, pool_nic: str | None) -> tuple[str, ...]:
+    """The hop's links, and the pool's ports where the hop is on the network."""
+    ids = tuple(link.link_id for link in hop.links)
+    return (*ids, pool_nic) if pool_nic is not None and hop.kind == "pull" else ids
+
+
+def _links(*paths: MovePath) -> list[LinkSpec]:
+    """Each link of the paths once; links that several instances of a node share are joint."""
+    links: dict[str, LinkSpec] = {}
+    for path in paths:
+        for hop in path.stages:
+            for link in hop.links:
+                spec = LinkSpec(link.link_id, "instance", link.bytes_per_s, ceil(link.shared_by))
+                links.setdefault(link.link_id, spec)
+    return list(links.values())
