@@ -1,18 +1,23 @@
 """The cost model: KV bytes, prefill, decode, moves, the bandwidth ledger and prices.
 
-Small, physical and sourced: every constant carries unit, interval, kind and source.
+Small, physical and sourced: every constant carries unit, interval, kind and source. Names are
+imported when they are first used, so that `import kvtrace.cost` costs nothing.
 """
 
 from __future__ import annotations
 
-from kvtrace.cost.deployment import Deployment, build_deployment, default_tp
-from kvtrace.cost.evidence import Constant
-from kvtrace.cost.fleet import Fleet, default_fleet, load_fleet, pool_usd_per_month
-from kvtrace.cost.hardware import Gpu, HardwareProfile, Link, list_gpus, load_hardware
-from kvtrace.cost.hf_config import from_hf_config
-from kvtrace.cost.ledger import Ledger, LedgerTable, build_ledger, ledger_table
-from kvtrace.cost.llm import LlmShape, list_llms, load_llm
-from kvtrace.cost.transfer import PATH_IDS, Hop, MovePath
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kvtrace.cost.deployment import Deployment, build_deployment, default_tp
+    from kvtrace.cost.evidence import Constant
+    from kvtrace.cost.fleet import Fleet, default_fleet, load_fleet, pool_usd_per_month
+    from kvtrace.cost.hardware import Gpu, HardwareProfile, Link, list_gpus, load_hardware
+    from kvtrace.cost.hf_config import from_hf_config
+    from kvtrace.cost.ledger import Ledger, LedgerTable, build_ledger, ledger_table
+    from kvtrace.cost.llm import LlmShape, list_llms, load_llm
+    from kvtrace.cost.transfer import PATH_IDS, Hop, MovePath
 
 __all__ = [
     "PATH_IDS",
@@ -40,3 +45,42 @@ __all__ = [
     "load_llm",
     "pool_usd_per_month",
 ]
+
+_HOME: Final = {
+    "Constant": "kvtrace.cost.evidence",
+    "Deployment": "kvtrace.cost.deployment",
+    "Fleet": "kvtrace.cost.fleet",
+    "Gpu": "kvtrace.cost.hardware",
+    "HardwareProfile": "kvtrace.cost.hardware",
+    "Hop": "kvtrace.cost.transfer",
+    "Ledger": "kvtrace.cost.ledger",
+    "LedgerTable": "kvtrace.cost.ledger",
+    "Link": "kvtrace.cost.hardware",
+    "LlmShape": "kvtrace.cost.llm",
+    "MovePath": "kvtrace.cost.transfer",
+    "PATH_IDS": "kvtrace.cost.transfer",
+    "build_deployment": "kvtrace.cost.deployment",
+    "build_ledger": "kvtrace.cost.ledger",
+    "default_fleet": "kvtrace.cost.fleet",
+    "default_tp": "kvtrace.cost.deployment",
+    "from_hf_config": "kvtrace.cost.hf_config",
+    "ledger_table": "kvtrace.cost.ledger",
+    "list_gpus": "kvtrace.cost.hardware",
+    "list_llms": "kvtrace.cost.llm",
+    "load_fleet": "kvtrace.cost.fleet",
+    "load_hardware": "kvtrace.cost.hardware",
+    "load_llm": "kvtrace.cost.llm",
+    "pool_usd_per_month": "kvtrace.cost.fleet",
+}
+
+
+def __getattr__(name: str) -> object:
+    """A public name, from the module that defines it."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

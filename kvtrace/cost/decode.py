@@ -15,7 +15,7 @@ _HEAD_BYTES = 2.0
 """Bytes of one parameter of the output head, which engines leave in 16 bits."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DecodeModel:
     """Decode seconds of one instance.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -93,6 +91,8 @@ def number(value: object) -> float:
 @cache
 def read_table(name: str) -> tuple[dict[str, str], ...]:
     """Rows of a CSV data file."""
+    import csv
+
     with (DATA_DIR / name).open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file))
 
@@ -100,6 +100,8 @@ def read_table(name: str) -> tuple[dict[str, str], ...]:
 @cache
 def read_toml(name: str) -> dict[str, dict[str, dict[str, object]]]:
     """A TOML data file: section, entry, field."""
+    import tomllib
+
     with (DATA_DIR / name).open("rb") as file:
         return tomllib.load(file)
 
@@ -110,6 +112,8 @@ def read_user_toml(path: Path) -> dict[str, object]:
     Raises:
         UsageError: the file is absent, unreadable or not TOML.
     """
+    import tomllib
+
     try:
         with path.open("rb") as file:
             return tomllib.load(file)

@@ -19,7 +19,7 @@ _ACTIVATION_BYTES = 2.0
 """Bytes of one activation element that ranks exchange (bf16)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PrefillModel:
     """Prefill seconds of one instance, with all coefficients worked out beforehand.
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import kvtrace.cost
 from kvtrace.cost import list_gpus, load_hardware
 from kvtrace.cost.dtypes import kv_element_bytes, normalise_dtype
 from kvtrace.cost.evidence import Constant, read_constant
@@ -164,3 +167,30 @@ def test_a_constant_keeps_its_interval_around_its_value() -> None:
 def test_two_owners_of_one_name_are_a_fault() -> None:
     with pytest.raises(ValueError, match="names both"):
         build_index([("A-1", ["x"]), ("B-2", ["X"])])
+
+
+def test_every_public_name_resolves_and_unknown_ones_do_not() -> None:
+    for name in kvtrace.cost.__all__:
+        assert getattr(kvtrace.cost, name) is not None
+    assert set(kvtrace.cost.__all__) <= set(dir(kvtrace.cost))
+    with pytest.raises(AttributeError, match="load_toaster"):
+        getattr(kvtrace.cost, "load_toaster")  # noqa: B009 - a name that mypy must not see
+
+
+def test_the_cost_model_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, kvtrace.cost.ledger, kvtrace.cost.fleet; "
+        "print(sorted({'scipy', 'polars', 'duckdb', 'plotly', 'numba', 'csv', 'tomllib', 'json'}"
+        " & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() in ("[]", "['json']")  # numpy may bring json
+
+
+def test_the_documented_hardware_file_loads(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "model" / "cost.md").read_text(encoding="utf-8")
+    path = tmp_path / "ours.toml"
+    path.write_text(page.split("```toml\n")[1].split("```")[0])
+    assert load_hardware(str(path)).rdma.port.max_bytes_per_s.value == 45e9
