@@ -36,7 +36,7 @@ _CONFIG: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = tuple(
         ("dtype", "text", r"\bdtype=(?:torch\.)?'?(\w{1,20})"),
         ("kv_cache_dtype", "text", r"\bkv_cache_dtype'?(?:=|: )'?(\w{1,20})"),
         ("quantization", "text", r"\bquantization'?(?:=|: )'?(\w{1,40})"),
-        ("prefix_caching", "text", r"\benable_prefix_caching'?(?:=|: )(True|False)\b"),
+        ("prefix_caching", "switch", r"\benable_prefix_caching'?(?:=|: )(True|False)\b"),
     )
 )
 _BLOCK_SIZES: Final = (8, 16, 32, 64, 128)
@@ -97,6 +97,8 @@ class EngineFacts:
             value: str | int = int(match[1]) if kind == "count" else match[1]
             if kind == "name":
                 value = llm_name(match[1])
+            elif kind == "switch":
+                value = "on" if match[1] == "True" else "off"
             self.facts[fact] = value
 
     def _capacity(self, message: str) -> StartupLine | None:

@@ -1,0 +1,116 @@
+"""Outer layers: peeled at the start of a line only, pieces joined, nothing lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvtrace.ingest.contract import Record, Tally
+from kvtrace.ingest.layers import LinePeeler, PeeledLine, skip_progress_bar
+from kvtrace.ingest.pyrepr import int_list_length, string_end
+
+
+def peel_all(*lines: str) -> tuple[list[PeeledLine], Tally]:
+    tally = Tally()
+    peeler = LinePeeler(tally)
+    records = [Record(10 * at, at + 1, line.encode()) for at, line in enumerate(lines)]
+    peeled = [line for record in records if (line := peeler.feed(record)) is not None]
+    peeler.flush()
+    return peeled, tally
+
+
+@pytest.mark.parametrize(
+    "outer",
+    [
+        "",
+        "(APIServer pid=1) ",
+        "(EngineCore_DP0 pid=2) (APIServer pid=1) ",
+        "(VllmWorker rank=0 pid=12) ",
+        "(ServeReplica:app:Dep pid=2001, ip=192.0.2.4) ",
+        "2025-06-01T12:00:00.123456789Z ",
+        "2025-06-01T14:00:00.5+02:00 stdout F (APIServer pid=1) ",
+        "Jun  1 12:00:00 gpu01 vllm[4321]: ",
+        "Jun 01 12:00:00 vllm[4321]: ",
+        "2025-06-01T12:00:02+0000 gpu01 vllm[4321]: ",
+        "<30>1 2025-06-01T12:00:03.000Z gpu01 vllm 4321 - - ",
+        "[pod/llm-0/server] ",
+        "0: ",
+        "\x1b[0;36m(APIServer pid=1)\x1b[0;0m ",
+        "100%|####| 67/67 [00:20<00:00, 3.30it/s]\r",
+    ],
+)
+def test_layers_come_off(outer: str) -> None:
+    (line,), _ = peel_all(f"{outer}INFO 06-01 12:00:00 [x.py:1] hello")
+    assert line.text == "INFO 06-01 12:00:00 [x.py:1] hello"
+
+
+def test_text_inside_a_message_is_no_layer() -> None:
+    text = 'Receive: text="(APIServer pid=1) INFO 06-01 12:00:00 [x.py:1] Added request b."'
+    (line,), _ = peel_all(text)
+    assert line.text == text
+    assert line.process is None
+
+
+def test_docker_pieces_are_joined_at_the_first_record() -> None:
+    peeled, tally = peel_all(
+        '{"log": "INFO a", "stream": "stdout", "time": "2025-05-11T12:04:28.000000001Z"}',
+        '{"log": "stray\\n", "stream": "stderr", "time": "2025-05-11T12:04:28.5Z"}',
+        '{"log": "b\\n", "stream": "stdout", "time": "2025-05-11T12:04:29Z"}',
+    )
+    assert [line.text for line in peeled] == ["stray", "INFO ab"]
+    assert peeled[1].record.line == 1
+    assert peeled[1].instant is not None
+    assert peeled[1].instant.ns % 10**9 == 1
+    assert tally.ignored == {"continued_piece": 1}
+
+
+def test_missing_last_piece_is_damage() -> None:
+    _, tally = peel_all("2025-06-01T12:00:01.0Z stdout P INFO 06-01 cut")
+    assert [(record.line, reason) for record, reason, _ in tally.rejects] == [(1, "damaged_line")]
+
+
+def test_padding_is_ignored() -> None:
+    peeled, tally = peel_all("\x00" * 100, "\x00\x00text")
+    assert [line.text for line in peeled] == ["text"]
+    assert tally.ignored == {"padding": 1}
+
+
+def test_json_formatter_gives_message_and_date() -> None:
+    (line,), _ = peel_all('{"asctime": "2026-11-20 09:00:10,123", "message": "Added request a."}')
+    assert line.text == "Added request a."
+    assert line.is_formatted
+    assert line.naive is not None
+    assert line.naive.resolution_ns == 1_000_000
+
+
+def test_json_that_is_no_log_line_stays() -> None:
+    (line,), _ = peel_all('{"model": "m", "n": 1}')
+    assert line.text == '{"model": "m", "n": 1}'
+
+
+def test_ray_tail_is_cut_only_behind_ray() -> None:
+    tail = "hit 66.7% [repeated 2x across cluster] (Ray deduplicates logs by default.)"
+    (ray, plain), _ = peel_all(f"(ServeReplica:a:b pid=1, ip=192.0.2.1) {tail}", tail)
+    assert ray.text == "hit 66.7%"
+    assert plain.text == tail
+
+
+def test_progress_bar_in_front_is_skipped() -> None:
+    assert skip_progress_bar("  7% 9/128 [00:31<06:40,  3.37s/it]INFO x") == "INFO x"
+    assert skip_progress_bar("INFO x") == "INFO x"
+    assert skip_progress_bar('said "3it/s]INFO x"') == 'said "3it/s]INFO x"'
+
+
+def test_end_of_a_repr() -> None:
+    assert string_end("'a\\'b' tail", 0) == 6
+    assert string_end('"it\'s" tail', 0) == 6
+    assert string_end("None, x", 0) == 4
+    assert string_end("'never closed\\'", 0) is None
+    assert string_end("[1]", 0) is None
+
+
+def test_length_of_a_list_repr() -> None:
+    assert int_list_length("[]") == 0
+    assert int_list_length("[1]") == 1
+    assert int_list_length("[1, 2,3]") == 3
+    assert int_list_length("[1, 2,") is None
+    assert int_list_length("[1, x]") is None
