@@ -55,12 +55,16 @@ def sort_key(name: str) -> tuple[int, list[str | int]]:
     return kind, parts
 
 
+def is_overload(node: Documented) -> bool:
+    return any(ast.unparse(decorator) == "overload" for decorator in node.decorator_list)
+
+
 def test_every_public_definition_has_a_docstring() -> None:
     silent = [
         f"{source.where(node)} {node.name}"
         for source in sources()
         for node in public_definitions(source)
-        if ast.get_docstring(node) is None
+        if ast.get_docstring(node) is None and not is_overload(node)
     ]
     assert silent == []
 
@@ -112,13 +116,22 @@ def test_modules_stay_short() -> None:
     assert long == []
 
 
+def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function without its docstring."""
+    lines = (node.end_lineno or node.lineno) - node.lineno + 1
+    if ast.get_docstring(node) is not None:
+        text = node.body[0]
+        lines -= (text.end_lineno or text.lineno) - text.lineno + 1
+    return lines
+
+
 def test_functions_stay_short() -> None:
     long = [
         f"{source.where(node)} {node.name}: {length} lines"
         for source in sources()
         for node in ast.walk(source.tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
+        and (length := code_lines(node)) > FUNCTION_LINES_MAX
     ]
     assert long == []
 
