@@ -132,11 +132,11 @@ def columns(
 def bars(series: Sequence[Series], *, x: Axis, mode: Literal["stack", "overlay"] = "stack") -> str:
     """Horizontal bars: the categories are `y` of the series, top to bottom."""
     rows = _categories(series)
-    figure = _figure(_rows_height(len(rows)))
+    figure = _figure(_rows_height(rows))
     for one in series:
         figure.add_trace(_bar(one, horizontal=True))
     figure.update_layout(barmode=mode, bargap=0.34)
-    figure.update_xaxes(_axis(x, [v for one in series for v in one.x]) | {"rangemode": "tozero"})
+    figure.update_xaxes(_axis(x, _lengths(series, mode)) | {"rangemode": "tozero"})
     figure.update_yaxes(_category_rows(rows))
     return _dump(figure)
 
@@ -144,7 +144,7 @@ def bars(series: Sequence[Series], *, x: Axis, mode: Literal["stack", "overlay"]
 def dots(series: Sequence[Series], *, x: Axis) -> str:
     """Horizontal dot plot: one symbol per series, one row per category."""
     rows = _categories(series)
-    figure = _figure(_rows_height(len(rows)))
+    figure = _figure(_rows_height(rows))
     for one in series:
         figure.add_trace(_line(one, mode="markers", size=11))
     figure.update_xaxes(_axis(x, [v for one in series for v in one.x]))
@@ -158,13 +158,13 @@ def side_by_side(panels: Sequence[Panel]) -> str:
 
     rows = _categories([one for panel in panels for one in panel.series])
     figure = _figure(
-        _rows_height(len(rows)),
+        _rows_height(rows),
         make_subplots(rows=1, cols=len(panels), shared_yaxes=True, horizontal_spacing=0.06),
     )
     for column, panel in enumerate(panels, start=1):
         for one in panel.series:
             figure.add_trace(_bar(one, horizontal=True), row=1, col=column)
-        axis = _axis(panel.axis, [v for one in panel.series for v in one.x])
+        axis = _axis(panel.axis, _lengths(panel.series, "stack"))
         figure.update_xaxes(axis | {"rangemode": "tozero"}, row=1, col=column)
         figure.update_yaxes(
             _category_rows(rows) | {"showticklabels": column == 1}, row=1, col=column
@@ -205,9 +205,17 @@ def _figure(height: int, figure: go.Figure | None = None) -> go.Figure:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "var(--font-plot)", "size": 12.5, "color": "var(--ink)"},
-        legend={"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "y": 1.02,
+            "xanchor": "left",
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
         showlegend=True,
         hovermode="closest",
+        dragmode=False,
         hoverlabel={
             "bgcolor": "var(--paper)",
             "bordercolor": "var(--line-strong)",
@@ -266,7 +274,11 @@ def _bar(series: Series, *, horizontal: bool) -> go.Bar:
 
 def _axis(axis: Axis, values: Sequence[float | str | None]) -> dict[str, Any]:
     shared: dict[str, Any] = {
-        "title": {"text": plot_text(axis.title), "font": {"size": 12, "color": "var(--muted)"}},
+        "title": {
+            "text": plot_text(axis.title),
+            "font": {"size": 12, "color": "var(--muted)"},
+            "standoff": 10,
+        },
         "gridcolor": "var(--line)",
         "linecolor": "var(--line-strong)",
         "zeroline": False,
@@ -285,8 +297,8 @@ def _axis(axis: Axis, values: Sequence[float | str | None]) -> dict[str, Any]:
         unit = _UNIT.get(axis.kind, "")
         labels = [format_value(tick, unit, name=axis.kind) or "" for tick in ticks]
         shared |= {"tickmode": "array", "tickvals": ticks, "ticktext": labels}
-    elif axis.kind == "ratio":
-        shared |= {"tickformat": ".0%"}
+    elif axis.kind in ("ratio", "count"):
+        shared |= {"tickformat": ".0%" if axis.kind == "ratio" else "~s"}
     if axis.bounds is not None:
         shared |= {"range": [_log10(end) if axis.log else end for end in axis.bounds]}
     return shared
@@ -332,8 +344,22 @@ def _category_rows(rows: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _rows_height(rows: int) -> int:
-    return 118 + 46 * max(rows, 1)
+def _lengths(series: Sequence[Series], mode: str) -> list[float | str | None]:
+    """How far the bars reach, for the ticks: stacked ones stand end to end."""
+    if mode != "stack":
+        return [v for one in series for v in one.x]
+    ends: dict[str, float] = {}
+    for one in series:
+        for name, value in zip(one.y, one.x, strict=True):
+            if isinstance(value, int | float):
+                ends[str(name)] = ends.get(str(name), 0.0) + value
+    return list(ends.values())
+
+
+def _rows_height(rows: Sequence[str]) -> int:
+    """Room for every row, whose label may take several lines."""
+    lines_of_text = max((row.count("<br>") + 1 for row in rows), default=1)
+    return 118 + max(len(rows), 1) * max(40, 18 * lines_of_text + 10)
 
 
 def _add_mark(figure: go.Figure, mark: Mark, *, log: bool) -> None:
@@ -363,5 +389,9 @@ def _add_mark(figure: go.Figure, mark: Mark, *, log: bool) -> None:
 
 
 def _dump(figure: go.Figure) -> str:
+    """JSON of the figure; a legend of one entry a panel says nothing that the axis does not."""
+    panels = len({trace.xaxis or "x" for trace in figure.data} | {""}) - 1
+    panels = max(panels, len({trace.yaxis or "x" for trace in figure.data}))
+    figure.update_layout(showlegend=len(figure.data) > panels)
     shown: Mapping[str, Any] = figure.to_dict()
     return json.dumps(shown, sort_keys=True, allow_nan=False, separators=(",", ":"))

@@ -66,7 +66,7 @@ def format_ratio(value: float) -> str:
     percent = value * 100
     if percent != 0 and abs(percent) < 0.1:
         return f"{percent:.2g}{NBSP}%"
-    return f"{percent:,.2f}{NBSP}%" if abs(percent) < 99.995 else f"{percent:,.0f}{NBSP}%"
+    return f"{percent:,.2f}".removesuffix(".00") + f"{NBSP}%"
 
 
 def format_count(value: float) -> str:
@@ -115,7 +115,7 @@ def format_value(value: Cell, unit: str, *, name: str = "") -> str | None:
     if isinstance(value, str):
         return safe_text(value)
     if isinstance(value, float) and math.isinf(value):
-        return "∞" if value > 0 else "-∞"
+        return "∞" if value > 0 else "−∞"
     return _spaced(_format_number(value, unit, name))
 
 
@@ -148,8 +148,9 @@ def _format_number(value: float, unit: str, name: str) -> str:
 
 
 def _spaced(text: str) -> str:
-    """Keep a number and its unit on one line."""
-    return text.replace(" ", NBSP)
+    """Keep a number and its unit on one line, with a real minus."""
+    joined = text.replace(" ", NBSP)
+    return f"−{joined[1:]}" if joined.startswith("-") else joined
 
 
 def format_interval(low: Cell, high: Cell, unit: str, *, name: str = "") -> str | None:

@@ -57,14 +57,15 @@ _INLINE_ASSETS: Final = ("report.css", "plotly-cartesian.min.js", "report.js")
 def content_security_policy(*, scripts: tuple[str, ...], style: str) -> str:
     """The policy that lets exactly these inline texts run and nothing be fetched.
 
-    plotly.js sets style attributes on the elements that it draws; it needs nothing else.
+    plotly.js sets style attributes on what it draws, and adds one empty style element, to which it
+    gives its rules as objects; the digest of the empty text is for that.
     """
     allowed = " ".join(_digest(script) for script in scripts)
     return "; ".join(
         (
             "default-src 'none'",
             f"script-src {allowed}",
-            f"style-src {_digest(style)}",
+            f"style-src {_digest(style)} {_digest('')}",
             "style-src-attr 'unsafe-inline'",
             "base-uri 'none'",
             "form-action 'none'",
@@ -86,6 +87,17 @@ def json_block(text: str) -> str:
     return Markup(text)  # noqa: S704 - no markup is left in it
 
 
+def marked(text: str) -> str:
+    """Escaped text in which `backticks` become code."""
+    from markupsafe import Markup, escape
+
+    parts = safe_text(text, limit=2_000).split("`")
+    if len(parts) % 2 == 0:
+        return escape("`".join(parts))
+    pieces = (f"<code>{escape(p)}</code>" if i % 2 else str(escape(p)) for i, p in enumerate(parts))
+    return Markup("".join(pieces))  # noqa: S704 - every piece is escaped
+
+
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -99,6 +111,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["safe_text"] = _safe
+    environment.filters["marked"] = marked
     environment.filters["json_block"] = json_block
     environment.filters["slug"] = slug
     environment.globals["fmt"] = _fmt

@@ -123,17 +123,21 @@ class PageView:
     notes: tuple[tuple[str, str, str], ...]
     """Code, message and path."""
     queries: tuple[str, ...]
+    definitions: TableView | None
+    """Every definition of a hit rate, reconciled."""
+    checks: tuple[TableView, ...]
+    """Quality queries: no row is good."""
 
 
 def page_view(record: AuditRecord, texts: Texts) -> PageView:
     """The page of a record."""
     drawn = all_charts(record, texts)
+    definitions = record.tables.get("reuse/definitions")
     move_table = next(
         (table_view(record.tables[i]) for i in MOVE_TABLES if i in record.tables), None
     )
     shown = {view.table.anchor for view in drawn.values() if view.table is not None}
-    if move_table is not None:
-        shown.add(move_table.anchor)
+    shown |= {f"table-{slug(id)}" for id in (*MOVE_TABLES, "reuse/definitions")}
     return PageView(
         charts=drawn,
         moves=move_against_recompute(record, texts),
@@ -147,6 +151,10 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         assumptions=tuple(quantity_view(one, texts) for one in record.assumptions),
         files=tuple(_file(entry) for entry in record.data.files[:MAX_FILES]),
         notes=_notes(record),
+        definitions=table_view(definitions, origin="computed") if definitions else None,
+        checks=tuple(
+            table_view(record.tables[id]) for id in sorted(record.tables) if _is_check(id)
+        ),
         queries=tuple(sorted({t.query for t in record.tables.values() if t.query is not None})),
     )
 
@@ -155,13 +163,17 @@ def _other_tables(record: AuditRecord, shown: set[str]) -> dict[str, list[TableV
     sections: dict[str, list[TableView]] = {}
     for id in sorted(record.tables):
         table = record.tables[id]
-        view = table_view(table)
-        if view.anchor in shown:
-            continue
         topic = id.partition("/")[0]
+        view = table_view(table, origin="computed" if topic in ("reuse", "kv") else None)
+        if view.anchor in shown or (_is_check(id) and not table.rows):
+            continue
         section = _TOPIC_SECTION.get(topic, "options" if table.is_modelled else "reproduce")
         sections.setdefault(section, []).append(view)
     return sections
+
+
+def _is_check(id: str) -> bool:
+    return id.startswith("quality/")
 
 
 def _findings(record: AuditRecord, texts: Texts) -> tuple[FindingView, ...]:

@@ -10,7 +10,8 @@
     displaylogo: false,
     showSendToCloud: false,
     responsive: true,
-    modeBarButtons: [["toImage", "zoom2d", "resetScale2d"]],
+    displayModeBar: "hover",
+    modeBarButtons: [["toImage"]],
   };
 
   /* Colours are CSS variables, so that one figure serves both themes. */

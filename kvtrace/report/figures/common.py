@@ -39,6 +39,15 @@ class Columns:
             value / scale if isinstance(value, int | float) else None for value in self.cells(index)
         ]
 
+    def buckets(self, index: int) -> list[str]:
+        """Lower bounds of token buckets as labels: `512`, `1k` for 1 024, `32k`."""
+        return [
+            f"{value // 1024}k"
+            if isinstance(value, int) and value and value % 1024 == 0
+            else plot_text(format_value(value, "") or "?")
+            for value in self.cells(index)
+        ]
+
     def shown(self, index: int) -> list[str]:
         """Cells of one column for people."""
         name, unit = self.table.columns[index], self.table.units[index]

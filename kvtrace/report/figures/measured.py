@@ -35,7 +35,7 @@ def latency_by_bucket(record: AuditRecord, texts: Texts) -> ChartView:
     bucket = columns.find("prompt_bucket") if columns else None
     if table is None or columns is None or bucket is None:
         return absent("latency", texts, "measured")
-    names = columns.shown(bucket)
+    names = columns.buckets(bucket)
     series = []
     facts: dict[str, str] = {}
     for style, (key, colour) in enumerate((("queue", QUEUE), ("prefill", PREFILL), ("ttft", MOVE))):

@@ -223,7 +223,7 @@ def _move_panel(
 ) -> ChartView:
     option, bucket, move, recompute = indices
     rows = [i for i, value in enumerate(columns.cells(option)) if str(value) == option_id]
-    names = [columns.shown(bucket)[i] for i in rows]
+    names = [columns.buckets(bucket)[i] for i in rows]
     moved = [columns.numbers(move)[i] for i in rows]
     again = [columns.numbers(recompute)[i] for i in rows]
     series = []
@@ -243,6 +243,8 @@ def _move_panel(
         if a is not None and b is not None and a > b
     ]
     key = "chart.move.slower" if slower else "chart.move.never_slower"
+    if len(slower) == len(names):
+        key = "chart.move.always_slower"
     return ChartView(
         id=f"move-{option_id}",
         title=title,
@@ -262,7 +264,7 @@ def ledger(record: AuditRecord, texts: Texts) -> ChartView:
     rows = [(option, link) for option in record.options for link in option.links]
     if not rows:
         return absent("ledger", texts, "modelled")
-    names = [f"{plot_text(o.title, width=26)}<br><b>{plot_text(k.link_id)}</b>" for o, k in rows]
+    names = [f"{plot_text(o.title, width=36)}<br><b>{plot_text(k.link_id)}</b>" for o, k in rows]
     use = Series(
         texts("chart.ledger.utilisation"),
         [k.utilisation for _, k in rows],

@@ -123,7 +123,7 @@ def reuse_by_bucket(record: AuditRecord, texts: Texts) -> ChartView:
     part = columns.find("reusable_tokens") if columns else None
     if table is None or columns is None or bucket is None or whole is None or part is None:
         return absent("reuse_bucket", texts, "computed")
-    names = columns.shown(bucket)
+    names = columns.buckets(bucket)
     parts = [("prompt", whole), ("reusable", part), ("cached", columns.find("cached_tokens"))]
     series = []
     for style, (key, index) in enumerate(parts):
