@@ -115,6 +115,8 @@ def test_v1_statistics_keep_engine_unit_and_window() -> None:
 
 def test_absent_hit_field_is_no_metric() -> None:
     reading = read_bytes(VLLM, lines(f"Engine 000: {STATS}"))
+    assert reading.context.evidence_grade == "L"  # no word about reuse
+    assert read_bytes(VLLM, GOOD_V1).context.evidence_grade == "C"
     assert reading.metric("kv_usage_ratio") == [0.01]
     assert reading.metric("prefix_hit_ratio") == []
 

@@ -76,6 +76,7 @@ class VllmLog:
         self._book = RequestBook()
         self._samples: list[_PendingSample] = []
         self._last_fields: tuple[str, ...] = ()
+        self._has_hits = False
 
     def take(self, line: PeeledLine) -> None:
         """Give one peeled line its outcome."""
@@ -180,6 +181,7 @@ class VllmLog:
             self._version.saw(feature)
         if not parsed.values:
             raise IgnoredMessage("prefix_caching_off")
+        self._has_hits |= any(spec.hit != "none" for spec, _ in parsed.values)
         self._keep(line, time, parsed.engine or _engine_of(line), parsed)
 
     def _startup(self, line: PeeledLine, message: str, time: LineTime) -> None:
@@ -250,7 +252,7 @@ class VllmLog:
         engines = _engine_count(sample.engine for sample in self._samples)
         if engines:
             context.engine_facts["engines"] = engines
-        context.evidence_grade = "C" if self._samples else "L" if self._book else None
+        context.evidence_grade = "C" if self._has_hits else "L"
         resolve = self._clock.resolver(context)
         unit = self._version.hit_unit()
         llm = context.engine_facts.get("llm")
