@@ -64,3 +64,15 @@ install_project() {
     "$env/bin/python" -m pip --disable-pip-version-check install --quiet --no-input \
         --no-deps --no-build-isolation --force-reinstall "$@" >&2
 }
+
+# The developers' environment .venv: the dev lock and this checkout, editable. Sets `env`.
+dev_environment() {
+    env="$root/.venv"
+    sync_environment "$env" "$root/requirements/dev.txt"
+    local project
+    project=$(fingerprint "$root/pyproject.toml")
+    if [ "$(cat "$env/project.sha256" 2>/dev/null)" != "$project" ]; then
+        install_project "$env" --editable "$root"
+        echo "$project" > "$env/project.sha256"
+    fi
+}
