@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kvtrace.cost.deployment import Deployment
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import PrefillTime
 from kvtrace.schema.arrays import IntArray, RequestTrace
@@ -45,11 +46,6 @@ def _seen_before(trace: RequestTrace, ends: IntArray) -> IntArray:
 def recompute_instance_s(result: ReplayResult) -> float:
     """Instance-seconds to prefill every prompt with nothing cached."""
     return math.fsum(result.timeline.recompute_s)
-
-
-def busy_instance_s(result: ReplayResult) -> float:
-    """Instance-seconds that prefill (and loads that the GPU waits for) took."""
-    return math.fsum(result.timeline.gpu_busy_s)
 
 
 def hit_tokens_per_request(result: ReplayResult) -> IntArray:
@@ -100,3 +96,11 @@ def all_prefill_upper_s(
         slope = (top_s - floor_s) / (high - start)
         total.append(requests * floor_s + max(tokens - requests * start, 0) * slope)
     return math.fsum(total)
+
+
+def knows_flops(deployment: Deployment) -> bool:
+    """Whether a prefill can be priced: the FLOPs of the LLM are published."""
+    llm = deployment.llm
+    return llm.active_nonembed_parameters is not None and all(
+        group.pair_flops is not None for group in llm.groups
+    )

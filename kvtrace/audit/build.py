@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from kvtrace import __version__
 from kvtrace.audit.assumptions import build_assumptions
-from kvtrace.audit.bounds import reusable_tokens_per_request
+from kvtrace.audit.bounds import knows_flops, reusable_tokens_per_request
 from kvtrace.audit.carrying import carrying_numbers
 from kvtrace.audit.checks import Evidence
 from kvtrace.audit.data import build_data
 from kvtrace.audit.findings import find_all
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.measurements import longer_window, reuse_measurement
+from kvtrace.audit.modelled_tables import build_modelled_tables
 from kvtrace.audit.options import build_options
 from kvtrace.audit.record import (
     AUDIT_SCHEMA_VERSION,
@@ -71,7 +72,8 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         verdict=_verdict(inputs, data, reuse, options),
         findings=find_all(evidence),
         assumptions=build_assumptions(inputs),
-        tables=build_tables(inputs.queries),
+        tables=build_tables(inputs.queries)
+        | build_modelled_tables(inputs.trace, inputs.replays, deployment),
         reproduce=_reproduce(inputs),
     )
 
@@ -95,11 +97,7 @@ def _verdict(inputs: AuditInput, data: Data, reuse: Reuse, options: list[Option]
 
 def _prefill(deployment: Deployment) -> PrefillTime | None:
     """Null where the FLOPs of the LLM are not published."""
-    llm = deployment.llm
-    is_known = llm.active_nonembed_parameters is not None and all(
-        group.pair_flops is not None for group in llm.groups
-    )
-    return deployment.prefill if is_known else None
+    return deployment.prefill if knows_flops(deployment) else None
 
 
 def _next_measurement(inputs: AuditInput, reuse: Reuse) -> NextMeasurement:

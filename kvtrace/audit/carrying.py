@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from kvtrace.audit.cases import Bound, Case, PoolCase
-from kvtrace.audit.options import move_s
 from kvtrace.audit.ranges import Range, finite
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.weigh import Weighing
 from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.summary import move_seconds
 from kvtrace.schema.manifest import Grade
 
 
@@ -71,7 +71,7 @@ def _median_factor(result: ReplayResult) -> float | None:
     is_priced = (timeline.moved_bytes > 0) & (timeline.recompute_hit_s > 0)
     if not is_priced.any():
         return None
-    factors = move_s(result)[is_priced] / timeline.recompute_hit_s[is_priced]
+    factors = move_seconds(result)[is_priced] / timeline.recompute_hit_s[is_priced]
     return finite(float(np.median(factors)))
 
 

@@ -94,6 +94,8 @@ class Case:
     """Names of decisive settings that nobody confirmed."""
     next_measurement: NextMeasurement | None
     gpu_usd_per_hour: Range | None = None
+    unreplayed_rivals: tuple[str, ...] = ()
+    """What must hold of cheaper rivals that nobody replayed, as conditions."""
 
     @property
     def prefill_binds(self) -> bool:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
-from kvtrace.audit.bounds import busy_instance_s, recompute_instance_s
+from kvtrace.audit.bounds import recompute_instance_s
 from kvtrace.audit.checks import hit_tokens, is_local, is_pool
 from kvtrace.audit.economics import (
     FREE_OPTIONS,
@@ -21,9 +19,10 @@ from kvtrace.audit.economics import (
 )
 from kvtrace.audit.ranges import finite
 from kvtrace.audit.record import HitCost, LinkLedger, Option, Percentiles, Quantity
-from kvtrace.audit.thresholds import LINK_BINDS, MIN_REQUESTS, PREFILL_BINDS
+from kvtrace.audit.thresholds import LINK_BINDS, PREFILL_BINDS
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.summary import gpu_seconds, hit_costs, move_seconds, percentiles
 from kvtrace.schema.arrays import FloatArray
 
 TODAY: Final = "hbm_only"
@@ -48,18 +47,18 @@ def _option(result: ReplayResult, base: ReplayResult | None, fleet: Fleet) -> Op
     gpus = fleet.gpus_per_instance
     hits = {tier: int(tokens.sum()) for tier, tokens in timeline.hit_tokens.items()}
     prompt = int(timeline.computed_tokens.sum()) + sum(hits.values())
-    busy = busy_instance_s(result)
+    busy = gpu_seconds(result)
     option = Option(
         id=scenario.option_id,
         title=scenario.title,
         instances=scenario.instances,
         hit_ratio_tokens=sum(hits.values()) / prompt if prompt else None,
         hit_tokens_by_tier=hits,
-        ttft_s=percentiles(timeline.ttft_s),
-        queue_s=percentiles(timeline.queue_s),
-        move_s=percentiles(move_s(result)),
-        prefill_s=percentiles(timeline.prefill_s),
-        tpot_s=percentiles(timeline.tpot_s),
+        ttft_s=spread(timeline.ttft_s),
+        queue_s=spread(timeline.queue_s),
+        move_s=spread(move_seconds(result)),
+        prefill_s=spread(timeline.prefill_s),
+        tpot_s=spread(timeline.tpot_s),
         prefill_utilisation=result.prefill_utilisation,
         gpu_seconds_prefill=busy * gpus,
         gpu_seconds_saved=(recompute_instance_s(result) - busy) * gpus,
@@ -73,36 +72,23 @@ def _option(result: ReplayResult, base: ReplayResult | None, fleet: Fleet) -> Op
     return option
 
 
-def percentiles(seconds: FloatArray) -> Percentiles:
+def spread(seconds: FloatArray) -> Percentiles:
     """Of the known values; p99 from 1 000 of them on."""
-    known = seconds[np.isfinite(seconds)]
-    if not len(known):
-        return Percentiles(mean=None, p50=None, p90=None, p99=None)
-    p50, p90, p99 = (float(value) for value in np.quantile(known, [0.5, 0.9, 0.99]))
-    has_p99 = len(known) >= MIN_REQUESTS.value
-    return Percentiles(mean=float(known.mean()), p50=p50, p90=p90, p99=p99 if has_p99 else None)
-
-
-def move_s(result: ReplayResult) -> FloatArray:
-    """(requests,) seconds of lookup, pull and load."""
-    timeline = result.timeline
-    return np.asarray(timeline.lookup_s + timeline.pull_s + timeline.load_s, dtype=np.float64)
+    mean, p50, p90, p99 = percentiles(seconds)
+    return Percentiles(mean=mean, p50=p50, p90=p90, p99=p99)
 
 
 def _hit_cost(result: ReplayResult, gpus: int) -> HitCost:
     """Moves against recomputing what they moved, over the requests that loaded something."""
-    timeline = result.timeline
-    loaded = timeline.moved_bytes > 0
-    lost = (move_s(result) - timeline.recompute_hit_s)[loaded]
-    is_negative = lost > 0
+    costs = hit_costs(result)
     return HitCost(
-        hits=int(loaded.sum()),
-        net_negative_hits=int(is_negative.sum()),
-        net_negative_bytes=float(timeline.moved_bytes[loaded][is_negative].sum()),
-        ttft_lost_s=float(lost[is_negative].sum()),
-        ttft_gained_s=float(-lost[~is_negative].sum()),
-        gpu_seconds_freed=float(timeline.recompute_hit_s[loaded].sum()) * gpus,
-        moved_bytes=float(timeline.moved_bytes.sum()),
+        hits=costs.hits,
+        net_negative_hits=costs.net_negative_hits,
+        net_negative_bytes=costs.net_negative_bytes,
+        ttft_lost_s=costs.lost_s,
+        ttft_gained_s=costs.gained_s,
+        gpu_seconds_freed=costs.gpu_seconds_freed * gpus,
+        moved_bytes=costs.moved_bytes,
     )
 
 
@@ -147,7 +133,7 @@ def _add_money(
     if base is None or min(base.span_s, result.span_s) <= 0:
         return
     freed = freed_instances(
-        busy_instance_s(base) - busy_instance_s(result),
+        gpu_seconds(base) - gpu_seconds(result),
         max(base.span_s, result.span_s),
         shortest_span_s=min(base.span_s, result.span_s),
     )

@@ -56,7 +56,7 @@ def build_kv_part(
 def _observed_ratio(queries: Mapping[str, ResultOfQuery]) -> float | None:
     """cached_tokens / prompt_tokens over the requests that know both, from `reuse/definitions`."""
     for row in rows_of(queries, "reuse/definitions"):
-        if row.get("definition") == "observed_tokens":
+        if row.get("definition") == "cached_tokens_observed":
             return ratio(number(row, "numerator"), number(row, "denominator"))
     return None
 

@@ -228,7 +228,8 @@ def too_short_to_tell(case: Case) -> Decision | None:
 
 def pays(case: Case) -> Decision | None:
     """The low value beats the high cost, nothing gets slower, and nothing decisive is assumed."""
-    if not case.is_long_enough or not case.prefill_binds or case.unconfirmed:
+    is_settled = not case.unconfirmed and not case.unreplayed_rivals
+    if not (case.is_long_enough and case.prefill_binds and is_settled):
         return None
     paying = [p for p in case.pools if p.keeps_slo and p.saving.low > p.cost.high]
     if not paying:

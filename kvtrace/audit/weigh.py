@@ -10,7 +10,6 @@ import numpy as np
 
 from kvtrace.audit.bounds import (
     all_prefill_upper_s,
-    busy_instance_s,
     hit_tokens_per_request,
     recompute_instance_s,
     reusable_tokens_per_request,
@@ -25,18 +24,20 @@ from kvtrace.audit.economics import (
     range_of,
     value_saving,
 )
-from kvtrace.audit.options import TODAY, move_s, percentiles
+from kvtrace.audit.options import TODAY, spread
 from kvtrace.audit.ranges import Range, ratio
 from kvtrace.audit.record import Data, NextMeasurement, Option, Percentiles, Reuse
 from kvtrace.audit.view import Row, count
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import PrefillTime
+from kvtrace.replay.summary import gpu_seconds, move_seconds
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.units import NS_PER_S, format_seconds
 
 DEFAULT_POOL: Final = "pool_dram_rdma_direct"
 """Priced where no pool was replayed."""
+ROUTING: Final = "kv_routing"
 _FREE_PREFILL: Final = "no prefill is computed at all"
 _FREE_REUSE: Final = "an unlimited cache, every move free, beyond what {rival} serves"
 
@@ -65,7 +66,7 @@ class Weighing:
         rivals = [result for result in self.results if is_local(result.scenario.option_id)]
         return min(
             rivals,
-            key=lambda r: (busy_instance_s(r), r.scenario.option_id != TODAY, r.scenario.option_id),
+            key=lambda r: (gpu_seconds(r), r.scenario.option_id != TODAY, r.scenario.option_id),
             default=None,
         )
 
@@ -111,8 +112,45 @@ def build_case(weighing: Weighing) -> Case:
         pools=tuple(_pool_cases(weighing)) if reusable is not None else (),
         unconfirmed=weighing.unconfirmed,
         next_measurement=weighing.next_measurement,
+        unreplayed_rivals=_unreplayed_rivals(weighing),
         gpu_usd_per_hour=range_of(weighing.fleet.gpu_usd_per_hour),
     )
+
+
+def _unreplayed_rivals(weighing: Weighing) -> tuple[str, ...]:
+    """Cheaper rivals that nobody replayed, with what they could serve at most."""
+    ids = {result.scenario.option_id for result in weighing.results}
+    if not weighing.results or ROUTING in ids or weighing.fleet.instances < 2:
+        return ()
+    most = _one_local_cache_ratio(weighing)
+    ceiling = (
+        ""
+        if most is None
+        else f"; all HBM and idle DRAM as one cache would serve {100 * most:.1f} % of the prompt "
+        "tokens (idealised)"
+    )
+    return (
+        "routing that follows the cache, which costs nothing and was not replayed, does not serve "
+        f"the same hits{ceiling}",
+    )
+
+
+def _one_local_cache_ratio(weighing: Weighing) -> float | None:
+    """Hit ratio in tokens of one LRU cache as large as all HBM and idle DRAM together."""
+    local = [r.scenario for r in weighing.results if is_local(r.scenario.option_id)]
+    capacity = max(
+        (
+            s.instances * (s.hbm_capacity_bytes + sum(tier.capacity_bytes for tier in s.tiers))
+            for s in local
+        ),
+        default=0.0,
+    )
+    above = [
+        point.hit_ratio_tokens
+        for point in weighing.reuse.hit_curve
+        if point.capacity_bytes is not None and point.capacity_bytes >= capacity
+    ]
+    return above[0] if above else weighing.reuse.reusable_ratio_tokens
 
 
 def _bound(weighing: Weighing, busy_s: float | None, what: str) -> Bound | None:
@@ -188,7 +226,7 @@ def _pool_cases(weighing: Weighing) -> Iterable[PoolCase]:
         if not is_pool(option.id) or cost is None or min(result.span_s, rival.span_s) <= 0:
             continue
         freed = freed_instances(
-            busy_instance_s(rival) - busy_instance_s(result),
+            gpu_seconds(rival) - gpu_seconds(result),
             max(result.span_s, rival.span_s),
             shortest_span_s=weighing.arrival_span_s,
         )
@@ -217,7 +255,7 @@ def _compare_ttft(option: Option, references: Sequence[ReplayResult]) -> tuple[b
     """No worse than each reference at p90 and p99; the pair of numbers that says so best."""
     pairs = []
     for reference in references:
-        theirs = percentiles(reference.timeline.ttft_s)
+        theirs = spread(reference.timeline.ttft_s)
         pairs.extend(_tails(option.ttft_s, theirs, reference.scenario.title))
     if not pairs:
         return False, f"{option.title}: TTFT unknown"
@@ -245,7 +283,7 @@ def _bandwidths(result: ReplayResult) -> tuple[float | None, float | None]:
     """
     timeline = result.timeline
     loaded = timeline.moved_bytes > 0
-    moved, seconds = timeline.moved_bytes[loaded], move_s(result)[loaded]
+    moved, seconds = timeline.moved_bytes[loaded], move_seconds(result)[loaded]
     recompute = timeline.recompute_hit_s[loaded]
     return _median_rate(moved, seconds), _median_rate(moved, recompute)
 

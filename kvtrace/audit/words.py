@@ -171,7 +171,7 @@ def standing_conditions(case: Case) -> tuple[str, ...]:
         conditions.append(f"a longer log shows the same: {window_text(case)}")
     if case.unconfirmed:
         conditions.append(f"the assumed settings hold: {', '.join(case.unconfirmed)}")
-    return tuple(conditions)
+    return (*conditions, *case.unreplayed_rivals)
 
 
 def lead(case: Case, pool: PoolCase) -> str:
@@ -187,4 +187,6 @@ def lead(case: Case, pool: PoolCase) -> str:
         return f"TTFT stays as it is: {pool.slowdown}"
     if not case.is_long_enough:
         return "a longer log shows the same"
-    return f"the assumed settings hold: {', '.join(case.unconfirmed)}"
+    if case.unconfirmed:
+        return f"the assumed settings hold: {', '.join(case.unconfirmed)}"
+    return "routing that follows the cache does not serve the same hits"
