@@ -149,16 +149,17 @@ def _within_limit(
 def _frame_csv(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[Record]:
     """CSV records: lines joined while a quoted field is open.
 
-    A quote that does not close within the limit is taken for a stray one: its line stands alone.
+    A quote inside an unquoted field is text. One that does not close within the limit is taken for
+    a stray one: its line stands alone.
     """
     held: list[Record] = []
     held_bytes = 0
     for batch in _physical_lines(chunks, counts):
         for record in batch:
-            is_odd = record.data.count(b'"') & 1
+            is_open = _leaves_open(record.data, is_open=bool(held))
             held.append(record)
             held_bytes += len(record.data) + 1
-            if is_odd == (len(held) > 1):
+            if not is_open:
                 yield from _csv_record(held, counts)
             elif held_bytes > counts.max_record_bytes:
                 yield from _unclosed(held, counts)
@@ -179,19 +180,37 @@ def _csv_record(lines: list[Record], counts: FrameCounts) -> Iterator[Record]:
 
 
 def _unclosed(held: list[Record], counts: FrameCounts) -> Iterator[Record]:
-    """The first line alone; the quotes of the others then pair up among themselves."""
+    """The first line alone, the others framed anew; a second unclosed quote frees its lines too."""
     if held:
         yield from _csv_record(held[:1], counts)
     group: list[Record] = []
     for record in held[1:]:
+        is_open = _leaves_open(record.data, is_open=bool(group))
         group.append(record)
-        if (record.data.count(b'"') & 1) == (len(group) > 1):
+        if not is_open:
             yield from _csv_record(group, counts)
             group = []
     for record in group:
         yield from _csv_record([record], counts)
 
 
+def _leaves_open(data: bytes, *, is_open: bool) -> bool:
+    """Whether a quoted field is open at the end of a line; quotes open only at a field's start."""
+    at = 0
+    while True:
+        if is_open:
+            closed = _QUOTED_REST.match(data, at)
+            if closed is None:
+                return True
+            at = closed.end()
+        opened = _QUOTE_OPENS.search(data, at) if b'"' in data else None
+        if opened is None:
+            return False
+        at, is_open = opened.end(), True
+
+
+_QUOTE_OPENS: Final = re.compile(rb'(?:\A|,)"')
+_QUOTED_REST: Final = re.compile(rb'(?:[^"]++|"")*+"')
 _BETWEEN: Final = re.compile(rb"[ \t\r\n,]*")
 _TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _FLAT_LIST: Final = rb'\[[^"{}\[\]]*+\]'
