@@ -22,6 +22,7 @@ MAX_FIRST_RECORD_BYTES: Final = 4 * MIB
 """A first line longer than the usual head is read up to this, so that it can be judged at all."""
 THRESHOLD: Final = 0.5
 _MAX_OBJECTS: Final = 50
+_ARRAY_OF_OBJECTS: Final = re.compile(rb"\s*\[\s*\{")
 _BINARY: Final = (
     (b"PAR1", "a Parquet file"),
     (b"ARROW1", "an Arrow file"),
@@ -82,15 +83,10 @@ def build_head(data: bytes, path: str) -> Head:
 
 def _json_objects(data: bytes) -> Iterator[dict[str, object]]:
     """First records that are JSON objects: lines, elements of an array, or the whole document."""
-    start = data.lstrip()[:1]
-    if start not in (b"{", b"["):
-        candidates = data.splitlines()
-    elif start == b"[":
+    candidates = data.split(b"\n")
+    starts_document = data.lstrip()[:1] == b"{" and _json_object(candidates[0]) is None
+    if starts_document or _ARRAY_OF_OBJECTS.match(data):
         candidates = [record.data for record in frame((data,), "json", FrameCounts())]
-    else:
-        candidates = data.splitlines()
-        if _json_object(candidates[0]) is None:
-            candidates = [record.data for record in frame((data,), "json", FrameCounts())]
     for candidate in candidates:
         found = _json_object(candidate)
         if found is not None:
@@ -138,7 +134,7 @@ def recognise(data: bytes, path: str, *, formats: Iterable[Format]) -> Recogniti
         return Recognition(None, "lines", 0.0, _why_not(data, head, best[0] if best else None))
     guess, entry = best
     framing = entry.framing
-    if framing == "lines" and data.lstrip()[:1] == b"[" and head.json_objects:
+    if framing == "lines" and _ARRAY_OF_OBJECTS.match(data):
         framing = "json"
     return Recognition(entry, framing, guess.confidence, guess.why)
 
