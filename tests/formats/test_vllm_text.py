@@ -82,6 +82,7 @@ def test_v0_start_up_gives_engine_facts() -> None:
         "kv_capacity_blocks": 6400,
         "block_size": 32,  # 6 400 × 32 / 1 024 = 200.00, as printed
         "kv_capacity_tokens": 204_800,
+        "prompt_tokens_per_s_counts": "prompt_tokens",
     }
 
 
@@ -312,6 +313,23 @@ def test_hit_unit_is_open_where_the_version_is() -> None:
         metric = reading.samples[-1].metrics[-1]
         units[version] = metric.hit_unit
     assert units == {"0.8.5": "blocks", "0.9.0": None, "0.9.1": "tokens", None: None}
+
+
+def test_prompt_throughput_counts_by_version() -> None:
+    counted = {}
+    for version in ("0.15.1", "0.16.0", "0.17.1"):
+        data = lines(f"vLLM API server version {version}", f"Engine 000: {STATS}")
+        facts = read_bytes(VLLM, data).context.engine_facts
+        counted[version] = facts.get("prompt_tokens_per_s_counts")
+    assert counted == {"0.15.1": "prompt_tokens", "0.16.0": None, "0.17.1": "computed_tokens"}
+
+
+def test_gpu_lines_are_facts() -> None:
+    data = b"GPU 0: NVIDIA L40S (UUID: GPU-0-0)\nGPU 1: NVIDIA L40S\nGPU 2: on fire\n"
+    reading = read_bytes(VLLM, data)
+    assert reading.context.engine_facts == {"gpu": "NVIDIA L40S", "gpus": 2}
+    assert reading.context.tally.used == 2
+    assert reading.ignored == {"other_text": 1}
 
 
 def test_iterations_are_samples_and_dummies_are_not() -> None:

@@ -227,6 +227,9 @@ class VllmLog:
             is_health = access[1].startswith(_HEALTH_PATHS)
             self._tally.ignore("health_check" if is_health else "access_line")
             return
+        if self._facts.read_gpu(text):
+            self._tally.use()
+            return
         if looks_like_stats_rest(text):
             self._tally.reject(line.record, "damaged_line", "statistics without their start")
             return
@@ -249,6 +252,9 @@ class VllmLog:
         context.engine = "vllm"
         self._version.fill(context)
         self._facts.fill(context)
+        counted = self._version.prompt_rate_counts()
+        if counted is not None:
+            context.engine_facts["prompt_tokens_per_s_counts"] = counted
         engines = _engine_count(sample.engine for sample in self._samples)
         if engines:
             context.engine_facts["engines"] = engines

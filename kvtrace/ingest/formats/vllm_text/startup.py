@@ -40,6 +40,9 @@ _CONFIG: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = tuple(
     )
 )
 _BLOCK_SIZES: Final = (8, 16, 32, 64, 128)
+_GPU = re.compile(
+    r"\s*GPU (\d{1,3}): ((?:NVIDIA|AMD|Intel|Tesla)[\w .-]{1,60}?)(?: \(UUID: [^)]*\))?\s*"
+)
 _DEFAULT_BLOCK_SIZE: Final = 16
 _MAX_CONFIG_CHARS: Final = 40_000
 
@@ -71,6 +74,16 @@ class EngineFacts:
             if line is not None:
                 return line
         return None
+
+    def read_gpu(self, text: str) -> bool:
+        """Take in a line of `nvidia-smi -L` or vLLM's collect_env, such as `GPU 0: NVIDIA L40S`."""
+        match = _GPU.fullmatch(text) if len(text) < 200 else None
+        if match is None:
+            return False
+        self.facts["gpu"] = match[2]
+        known = self.facts.get("gpus")
+        self.facts["gpus"] = max(known if isinstance(known, int) else 0, int(match[1]) + 1)
+        return True
 
     def _version(self, message: str) -> StartupLine | None:
         banner = _BANNER.fullmatch(message.rstrip())

@@ -86,6 +86,23 @@ class VersionEvidence:
             return "blocks"
         return "tokens" if lowest is not None and lowest >= (0, 9, 1) else None
 
+    def prompt_rate_counts(self) -> str | None:
+        """What the printed prompt throughput counts, or None where the version leaves it open.
+
+        Up to 0.15 all prompt tokens of requests that got their first token, cached ones too; from
+        0.17 on only computed tokens.
+        """
+        found = {parse_version(text) for text in self._printed}
+        lows, highs = found, found
+        if not found:
+            lowest, highest = self.bounds()
+            lows, highs = {lowest}, {(highest[0], highest[1] - 1, 999) if highest else None}
+        if all(low is not None and low >= (0, 17, 0) for low in lows):
+            return "computed_tokens"
+        if all(high is not None and high < (0, 16, 0) for high in highs):
+            return "prompt_tokens"
+        return None
+
     def fill(self, context: ReadContext) -> None:
         """Write version and reason into the context."""
         if self._printed:
