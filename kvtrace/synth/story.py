@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict, defaultdict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvtrace.synth.generate import SynthRequest, SynthTrace, to_ns
 from kvtrace.units import GB, NS_PER_S
@@ -212,8 +212,7 @@ class _Loop:
         return device * size, max(0, pool_tokens - device * size)
 
     def _finish(self, served: Served) -> None:
-        fields = {name: getattr(served, name) for name in Served.__slots__}
-        self.served.append(Served(**(fields | {"last_token_at_ns": self.now_ns})))
+        self.served.append(replace(served, last_token_at_ns=self.now_ns))
         session = served.request.session
         turns = self.later[session]
         if turns:

@@ -1,4 +1,4 @@
-"""The scripts that a newcomer and CI run: executable, valid, and clear when something is missing."""
+"""The scripts that a newcomer and CI run: executable, valid, clear when something is missing."""
 
 from __future__ import annotations
 
