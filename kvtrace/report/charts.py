@@ -11,7 +11,7 @@ import html
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from kvtrace.report.format import format_value, safe_text
@@ -76,7 +76,8 @@ class Panel:
     series: Sequence[Series]
     axis: Axis
     bars: bool = False
-    title: str = field(default="")
+    named: bool = True
+    """Whether its series stand in the legend; panels of the same series name them once."""
 
 
 def plot_text(value: str, *, width: int | None = None) -> str:
@@ -184,7 +185,8 @@ def stacked_panels(panels: Sequence[Panel], *, x: Axis) -> str:
     values: list[float | str | None] = []
     for row, panel in enumerate(panels, start=1):
         for one in panel.series:
-            figure.add_trace(_line(one), row=row, col=1)
+            line = _line(one).update(showlegend=panel.named, legendgroup=plot_text(one.name))
+            figure.add_trace(line, row=row, col=1)
             values.extend(one.x)
         axis = _axis(panel.axis, [v for one in panel.series for v in one.y])
         figure.update_yaxes(axis | {"rangemode": "tozero"}, row=row, col=1)
@@ -201,7 +203,7 @@ def _figure(height: int, figure: go.Figure | None = None) -> go.Figure:
     figure.update_layout(
         template="none",
         height=height,
-        margin={"l": 64, "r": 16, "t": 44, "b": 52},
+        margin={"l": 64, "r": 16, "t": 44, "b": 40},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "var(--font-plot)", "size": 12.5, "color": "var(--ink)"},

@@ -39,6 +39,8 @@ SECTIONS: Final = (
 MAX_FILES: Final = 200
 MAX_NOTES: Final = 100
 _TOPIC_SECTION: Final[Mapping[str, str]] = {
+    "replay/move_by_kv_bucket": "hits",
+    "replay/top_regret": "hits",
     "reuse": "reuse",
     "latency": "latency",
     "kv": "kv",
@@ -163,7 +165,7 @@ def _other_tables(record: AuditRecord, shown: set[str]) -> dict[str, list[TableV
     sections: dict[str, list[TableView]] = {}
     for id in sorted(record.tables):
         table = record.tables[id]
-        topic = id.partition("/")[0]
+        topic = id if id in _TOPIC_SECTION else id.partition("/")[0]
         view = table_view(table, origin="computed" if topic in ("reuse", "kv") else None)
         if view.anchor in shown or (_is_check(id) and not table.rows):
             continue

@@ -66,6 +66,8 @@ class ChartView:
     figure: str | None = None
     """JSON of data and layout."""
     table: TableView | None = None
+    is_wide: bool = False
+    """Has panels side by side: on a small screen it scrolls inside its box."""
     missing: str | None = None
     """One sentence: why there is no figure, and what would supply it."""
 

@@ -12,6 +12,7 @@ from kvtrace.report.figures.options import (
     ledger,
     move_against_recompute,
     net_negative,
+    replay_over_time,
     ttft_parts,
     ttft_percentiles,
 )
@@ -32,6 +33,7 @@ def all_charts(record: AuditRecord, texts: Texts) -> dict[str, ChartView]:
         ttft_percentiles(record, texts),
         net_negative(record, texts),
         ledger(record, texts),
+        replay_over_time(record, texts),
         latency_by_bucket(record, texts),
         over_time(record, texts),
         samples(record, texts),

@@ -7,7 +7,7 @@ from typing import Final
 
 from kvtrace.audit.record import AuditRecord, Cell, Option, Table
 from kvtrace.report import charts
-from kvtrace.report.charts import Axis, Panel, Series, plot_text
+from kvtrace.report.charts import Axis, Kind, Panel, Series, plot_text
 from kvtrace.report.figures.common import (
     MOVE,
     PALETTE,
@@ -15,13 +15,15 @@ from kvtrace.report.figures.common import (
     QUEUE,
     Columns,
     absent,
+    largest,
     pick_table,
     show,
 )
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import ChartView, made_table, table_view
 
-MOVE_TABLES: Final = ("replay/move_by_prompt_bucket", "move_by_prompt_bucket")
+MOVE_TABLES: Final = ("replay/move_by_prompt_bucket",)
+TIME_TABLES: Final = ("replay/over_time",)
 
 
 def _titles(options: Sequence[Option]) -> list[str]:
@@ -243,7 +245,7 @@ def _move_panel(
         if a is not None and b is not None and a > b
     ]
     key = "chart.move.slower" if slower else "chart.move.never_slower"
-    if len(slower) == len(names):
+    if len(slower) == sum(value is not None for value in moved):
         key = "chart.move.always_slower"
     return ChartView(
         id=f"move-{option_id}",
@@ -303,6 +305,7 @@ def ledger(record: AuditRecord, texts: Texts) -> ChartView:
             option=busiest[0].title,
             value=show(busiest[1].utilisation, "ratio", texts),
         ),
+        is_wide=True,
         figure=charts.side_by_side(
             [
                 Panel([use], Axis(texts("axis.utilisation"), "ratio", bounds=(0.0, 1.0))),
@@ -321,3 +324,65 @@ _LINK_COLUMNS: Final = (
     ("utilisation", "ratio"),
     ("usable_bytes_per_s", "bytes/s"),
 )
+
+
+_TIME_PANELS: Final[tuple[tuple[str, str, Kind], ...]] = (
+    ("hit_ratio_tokens", "hit_ratio", "ratio"),
+    ("moved_bytes", "bytes_moved", "traffic"),
+    ("ttft_p50_s", "ttft", "seconds"),
+)
+
+
+def replay_over_time(record: AuditRecord, texts: Texts) -> ChartView:
+    """Hit ratio, bytes moved and TTFT of each option on one time axis, in three panels."""
+    table = pick_table(record, TIME_TABLES)
+    columns = Columns(table) if table else None
+    time = columns.find("slice_start_s") if columns else None
+    option = columns.find("option_id") if columns else None
+    if table is None or columns is None or time is None or option is None:
+        return absent("replay_time", texts, "modelled")
+    titles = {one.id: one.title for one in record.options}
+    ids = list(dict.fromkeys(str(value) for value in columns.cells(option)))[:6]
+    panels: list[Panel] = []
+    for name, axis, kind in _TIME_PANELS:
+        index = columns.find(name)
+        if index is not None:
+            lines = [
+                _time_line(columns, (option, time, index), one, titles.get(one, one), style)
+                for style, one in enumerate(ids)
+            ]
+            panels.append(Panel(lines, Axis(texts(f"axis.{axis}"), kind), named=not panels))
+    ttft = columns.find("ttft_p50_s")
+    if ttft is None:
+        return absent("replay_time", texts, "modelled")
+    worst = table.rows[largest(columns, ttft)]
+    return ChartView(
+        id="replay_time",
+        title=texts("chart.replay_time.title"),
+        origin="modelled",
+        summary=texts(
+            "chart.replay_time.summary",
+            option=titles.get(str(worst[option]), str(worst[option])),
+            value=show(worst[ttft], "s", texts),
+            time=show(worst[time], "s", texts),
+        ),
+        figure=charts.stacked_panels(panels, x=Axis(texts("axis.time"), "seconds")),
+        table=table_view(table, source=texts("source.replay")),
+    )
+
+
+def _time_line(
+    columns: Columns, indices: tuple[int, int, int], option_id: str, title: str, style: int
+) -> Series:
+    option, time, value = indices
+    rows = [i for i, cell in enumerate(columns.cells(option)) if str(cell) == option_id]
+    x, y = columns.numbers(time), columns.numbers(value)
+    shown, at = columns.shown(value), columns.shown(time)
+    return Series(
+        title,
+        [x[i] or 0.0 for i in rows],
+        [y[i] for i in rows],
+        PALETTE[style % len(PALETTE)],
+        style,
+        [f"{plot_text(title)}: {shown[i]}<br>{at[i]}" for i in rows],
+    )

@@ -187,6 +187,7 @@ def kv_bytes(record: AuditRecord, texts: Texts) -> ChartView:
             maximum=show(spread.maximum, "bytes", texts),
             bucket=columns.shown(low)[largest(columns, held)],
         ),
+        is_wide=True,
         figure=charts.side_by_side(panels),
         table=table_view(table, origin="computed"),
     )
