@@ -7,7 +7,6 @@ gives the lines to paste.
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -19,6 +18,7 @@ import polars as pl
 from kvtrace.duckdb_session import Param, Session
 from kvtrace.errors import Location, ModelError, UsageError
 from kvtrace.query.header import ColumnInfo, ParamInfo, QueryInfo, parse_columns, parse_query
+from kvtrace.query.params import parse_param, to_sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Catalog:
             raise UsageError(
                 "KVT-Q020",
                 f"there is no query `{name}`",
-                hint=_close(name, self.names(), "`kvtrace query --list` names all queries"),
+                hint=_close(name, self.names(), "`kvtrace query` lists all"),
             )
         return self._queries[name]
 
@@ -69,11 +69,26 @@ class Catalog:
         frame = session.frame(info.sql)
         return _documented(frame, info.columns)
 
+    def parse_params(self, name: str, texts: Mapping[str, str]) -> dict[str, Param]:
+        """Parameters from text, by their declared types; lists are separated by commas.
+
+        Raises:
+            UsageError: no such parameter, or the text is not of its type.
+        """
+        info = self.describe(name)
+        _check_names(info, texts)
+        types = {param.name: param.type for param in info.params}
+        return {key: parse_param(key, types[key], text) for key, text in texts.items()}
+
     def show_sql(self, name: str, params: Mapping[str, Param] | None = None) -> str:
         """The query with its parameters as text for the duckdb CLI."""
         info = self.describe(name)
-        given = _checked(info, params or {})
-        lines = [f"set variable {param.name} = {_literal(param, given)};" for param in info.params]
+        given = params or {}
+        _check_names(info, given)
+        lines = [
+            f"set variable {param.name} = {_assigned(param, given.get(param.name))};"
+            for param in info.params
+        ]
         return "\n".join([*lines, info.sql.rstrip() + ";", ""])
 
 
@@ -146,8 +161,8 @@ def _documented(frame: pl.DataFrame, columns: Sequence[ColumnInfo]) -> QueryResu
     )
 
 
-def _checked(info: QueryInfo, params: Mapping[str, Param]) -> Mapping[str, Param]:
-    """The given parameters, if the query has all of them."""
+def _check_names(info: QueryInfo, params: Mapping[str, Param]) -> None:
+    """Refuse a parameter that the query does not have."""
     declared = tuple(param.name for param in info.params)
     for name in params:
         if name not in declared:
@@ -157,38 +172,21 @@ def _checked(info: QueryInfo, params: Mapping[str, Param]) -> Mapping[str, Param
                 f"query `{info.name}` has no parameter `{name}`",
                 hint=_close(name, declared, fallback),
             )
-    return params
 
 
 def _set_params(session: Session, info: QueryInfo, params: Mapping[str, Param]) -> None:
     """Set every declared variable, so that nothing is left over from another query."""
-    given = _checked(info, params)
-    session.set_variables({param.name: given.get(param.name) for param in info.params})
+    _check_names(info, params)
+    session.set_variables({param.name: params.get(param.name) for param in info.params})
     for param in info.params:
-        if given.get(param.name) is None and param.default is not None:
-            session.execute(f"set variable {param.name} = {_cast(param, param.default)}")
+        if params.get(param.name) is None and param.default is not None:
+            session.execute(f"set variable {param.name} = {_assigned(param, None)}")
 
 
-def _literal(param: ParamInfo, given: Mapping[str, Param]) -> str:
-    """A parameter as SQL text of its type."""
-    value = given.get(param.name)
-    return _cast(param, param.default or "null" if value is None else _quoted(value))
-
-
-def _cast(param: ParamInfo, text: str) -> str:
+def _assigned(param: ParamInfo, value: Param) -> str:
+    """A parameter, or its declared default, as SQL text of its type."""
+    text = param.default or "null" if value is None else to_sql(value)
     return f"{text}::{param.type.lower()}"
-
-
-def _quoted(value: Param) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    if isinstance(value, (int, float)):
-        return repr(value) if math.isfinite(value) else f"'{value}'"
-    return "[" + ", ".join(_quoted(item) for item in value) + "]"
 
 
 def _close(name: str, names: Sequence[str], fallback: str) -> str:

@@ -111,7 +111,6 @@ def build_trace(requests: pl.DataFrame, blocks: pl.DataFrame, domain: CacheDomai
     block_tokens -= np.where(tail > 0, domain.block_size_tokens - tail, 0)
     prompt = ordered.ints("prompt_tokens", unknown=-1)
     arrived = _from_zero(ordered)
-    steps = np.unique(arrived)
     return RequestTrace(
         request_key=ordered.ints("request_key", unknown=0),
         arrived_at_ns=arrived,
@@ -125,7 +124,7 @@ def build_trace(requests: pl.DataFrame, blocks: pl.DataFrame, domain: CacheDomai
         distinct_blocks=ordered.runs.distinct_blocks,
         has_clock=not ordered.rows["known_at_ns"].is_null().all(),
         output_known=bool(ordered.rows["output_tokens"].is_not_null().any()),
-        clock_resolution_ns=max(1, int(np.gcd.reduce(steps))) if len(steps) else 1,
+        clock_resolution_ns=clock_resolution_ns(arrived),
     )
 
 
@@ -157,6 +156,21 @@ def _from_zero(ordered: OrderedRequests) -> IntArray:
         return np.zeros(len(ordered.rows), dtype=np.int64)
     arrived = ordered.ints("arrived_at_ns", unknown=0)
     return np.asarray(arrived - arrived[0], dtype=np.int64)
+
+
+def clock_resolution_ns(arrived_at_ns: IntArray) -> int:
+    """Step of the clock that made these sorted arrivals, at least 1.
+
+    Many requests in one instant betray a coarse clock even if it jitters: then it is the smallest
+    step between two instants, so that spreading inside it keeps the order. Otherwise it is the
+    greatest common divisor of the arrivals.
+    """
+    instants = np.unique(arrived_at_ns)
+    if len(instants) < 2:
+        return 1
+    steps = np.diff(instants)
+    is_coarse = len(arrived_at_ns) >= 2 * len(instants)
+    return int(steps.min() if is_coarse else np.gcd.reduce(steps))
 
 
 def _dense_sessions(session_key: pl.Series) -> IntArray:

@@ -43,7 +43,11 @@ class RequestTrace:
     """False where rows only have an order; arrived_at_ns is then all zero."""
     output_known: bool
     clock_resolution_ns: int
-    """Arrivals are multiples of this; 1 where the clock is fine."""
+    """Step of the clock: different arrivals are at least this far apart; 1 where it is fine.
+
+    Where most requests share their instant this is the smallest step between two instants (a clock
+    of 3 s that jitters by 1 ms has about 3 s), else the greatest common divisor of all arrivals.
+    """
 
     @property
     def requests(self) -> int:

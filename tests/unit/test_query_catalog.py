@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import duckdb
 import pytest
 
@@ -9,6 +11,7 @@ from kvtrace.duckdb_session import Param, Session
 from kvtrace.errors import ModelError, UsageError
 from kvtrace.query.catalog import Catalog, load_catalog, run_sql
 from kvtrace.query.header import parse_query
+from kvtrace.query.params import parse_param
 from tests.traces import Traced, tables
 
 SQL = """-- name: demo/echo
@@ -88,7 +91,7 @@ def test_unknown_query_names_close_matches() -> None:
 def test_unknown_query_without_a_match_says_how_to_list() -> None:
     with pytest.raises(UsageError) as caught:
         load_catalog().describe("zzzzzzzz")
-    assert caught.value.hint == "`kvtrace query --list` names all queries"
+    assert caught.value.hint == "`kvtrace query` lists all"
 
 
 @pytest.mark.parametrize(
@@ -199,3 +202,38 @@ def test_broken_files_are_named(broken: str, message: str) -> None:
     with pytest.raises(ModelError, match=r"`demo\.sql`") as caught:
         parse_query(broken, source="demo.sql")
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("BIGINT", "12", 12),
+        ("DOUBLE", "1e3", 1000.0),
+        ("VARCHAR", "a, b", "a, b"),
+        ("BOOLEAN", "True", True),
+        ("BIGINT[]", "1000,10000", [1000, 10000]),
+        ("BIGINT[]", "[1, 2]", [1, 2]),
+        ("BIGINT[]", "", []),
+        ("VARCHAR[]", "a,b", ["a", "b"]),
+        ("BIGINT[]", "null", None),
+    ],
+)
+def test_text_becomes_a_value_of_the_declared_type(kind: str, text: str, value: Param) -> None:
+    assert parse_param("x", kind, text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [("BIGINT", "1.5"), ("DOUBLE", "many"), ("BOOLEAN", "1"), ("BIGINT[]", "1;2")]
+)
+def test_text_of_another_type_is_refused_with_an_example(kind: str, text: str) -> None:
+    with pytest.raises(UsageError, match=f"is not a {re.escape(kind)} for parameter `size`") as e:
+        parse_param("size", kind, text)
+    assert e.value.hint is not None
+    assert e.value.hint.startswith("write it as `size=")
+
+
+def test_texts_are_parsed_by_the_declaration_of_the_query(demo: Catalog) -> None:
+    parsed = demo.parse_params("demo/echo", {"size": "4", "names": "a,b"})
+    assert parsed == {"size": 4, "names": ["a", "b"]}
+    with pytest.raises(UsageError, match="has no parameter `sise`"):
+        demo.parse_params("demo/echo", {"sise": "4"})

@@ -55,6 +55,16 @@ def test_clock_resolution_is_the_common_step() -> None:
     assert trace.clock_resolution_ns == 3_000
 
 
+def test_jitter_does_not_hide_a_coarse_clock() -> None:
+    # Instants 0, 2999 and 6000, two requests each: a common divisor of 1, a step of at least 2999.
+    trace = trace_of([timed([1], at) for at in (0, 0, 2_999, 2_999, 6_000, 6_000)])
+    assert trace.clock_resolution_ns == 2_999
+
+
+def test_one_instant_has_no_resolution() -> None:
+    assert trace_of([timed([1], 5), timed([2], 5)]).clock_resolution_ns == 1
+
+
 def test_sessions_are_numbered_by_appearance_and_unknown_is_minus_one() -> None:
     trace = trace_of(
         [

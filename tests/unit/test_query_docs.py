@@ -1,0 +1,34 @@
+"""docs/queries.md says what the query files say."""
+
+from __future__ import annotations
+
+from kvtrace.query.catalog import Catalog, load_catalog
+from kvtrace.query.docs import render_query_docs
+from kvtrace.query.header import parse_query
+from tests.conftest import REPO
+
+SQL = """-- name: demo/one
+-- question: What?
+-- grain: one row
+-- params: size BIGINT = null
+-- reads: requests
+-- order: status
+-- note: careful.
+select
+    status   -- name: ok | error
+from requests
+order by status
+"""
+
+
+def test_page_is_up_to_date() -> None:
+    page = (REPO / "docs" / "queries.md").read_text(encoding="utf-8")
+    assert page == render_query_docs(load_catalog()), "run scripts/gen_query_docs.py"
+
+
+def test_page_documents_parameters_notes_and_columns() -> None:
+    page = render_query_docs(Catalog({"demo/one": parse_query(SQL, source="x")}))
+    assert "## demo\n" in page
+    assert "- Parameters: `size` BIGINT (default null)" in page
+    assert "- Notes: careful." in page
+    assert "| `status` | name | ok \\| error |" in page
