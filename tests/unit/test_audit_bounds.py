@@ -1,0 +1,184 @@
+"""Bounds and money, by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvtrace.audit.bounds import (
+    all_prefill_upper_s,
+    recompute_instance_s,
+    reusable_tokens_per_request,
+    spared_by_all_reuse_s,
+)
+from kvtrace.audit.economics import (
+    freed_instances,
+    instance_usd_per_month,
+    option_usd_per_month,
+    value_saving,
+)
+from kvtrace.audit.ranges import Range, finite, ratio
+from kvtrace.cost.fleet import pool_usd_per_month
+from kvtrace.schema.arrays import RequestTrace
+from tests.unit.audit_fakes import LinearPrefill, make_fleet, make_result, make_trace
+
+
+def trace_of(
+    runs: list[list[tuple[int, int]]], prompts: list[int], *, block: int = 10
+) -> RequestTrace:
+    """A trace of requests given as runs (first block, blocks)."""
+    flat = [run for request in runs for run in request]
+    return replace(
+        make_trace(requests=1),
+        request_key=np.arange(len(runs)),
+        arrived_at_ns=np.arange(len(runs), dtype=np.int64),
+        prompt_tokens=np.array(prompts, dtype=np.int64),
+        run_offset=np.cumsum([0, *(len(request) for request in runs)]),
+        run_start=np.array([start for start, _ in flat], dtype=np.int64),
+        run_blocks=np.array([count for _, count in flat], dtype=np.int64),
+        block_size_tokens=block,
+    )
+
+
+def test_reusable_is_the_leading_run_of_blocks_seen_before() -> None:
+    trace = trace_of(
+        [
+            [(0, 5)],  # first: nothing
+            [(0, 3), (5, 2)],  # blocks 0-2 seen: 30 tokens
+            [(0, 4), (7, 1)],  # blocks 0-3 seen: 40
+            [(8, 1), (0, 5)],  # a new head: nothing behind it counts
+            [(0, 5)],  # all 50 seen, but the last token is computed: 49
+            [(5, 2), (9, 1)],  # blocks 5-6 seen: 20
+        ],
+        [50, 50, 50, 60, 50, 30],
+    )
+    assert reusable_tokens_per_request(trace).tolist() == [0, 30, 40, 0, 49, 20]
+
+
+def test_reusable_ends_inside_a_run_that_reaches_new_blocks() -> None:
+    # Blocks 0-3 are seen; the second request's run 0-5 is new from block 4 on.
+    trace = trace_of([[(0, 4)], [(0, 6)]], [40, 55])
+    assert reusable_tokens_per_request(trace).tolist() == [0, 40]
+
+
+def test_reusable_of_no_request_and_of_a_request_without_blocks() -> None:
+    assert reusable_tokens_per_request(trace_of([], [])).tolist() == []
+    assert reusable_tokens_per_request(trace_of([[], [(0, 1)]], [5, 10])).tolist() == [0, 0]
+
+
+@given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=6), min_size=1, max_size=12))
+def test_reusable_equals_a_walk_over_a_set_of_prefixes(requests: list[list[int]]) -> None:
+    seen: dict[tuple[int, ...], int] = {}
+    runs, expected = [], []
+    for tokens in requests:
+        prefixes = [tuple(tokens[: n + 1]) for n in range(len(tokens))]
+        hit = 0
+        while hit < len(prefixes) and prefixes[hit] in seen:
+            hit += 1
+        expected.append(min(hit * 10, len(tokens) * 10 - 1))
+        for prefix in prefixes:
+            seen.setdefault(prefix, len(seen))
+        runs.append([(seen[prefix], 1) for prefix in prefixes])
+    trace = trace_of(runs, [len(tokens) * 10 for tokens in requests])
+    assert reusable_tokens_per_request(trace).tolist() == expected
+
+
+def test_free_reuse_spares_what_the_rival_leaves() -> None:
+    # 1 999 requests could reuse 7 000 tokens, the rival serves 2 800: 4 200 x 0.04 s = 168 s each.
+    rival = make_result("dram_idle", hits={"hbm": 2000, "host_dram": 800})
+    assert spared_by_all_reuse_s(make_trace(), rival) == pytest.approx(1999 * 168)
+
+
+def test_free_reuse_spares_nothing_where_the_rival_serves_all() -> None:
+    rival = make_result("hbm_only", hits={"hbm": 7000})
+    assert spared_by_all_reuse_s(make_trace(), rival) == 0.0
+
+
+def test_recompute_is_the_whole_prefill() -> None:
+    assert recompute_instance_s(make_result("hbm_only", hits={"hbm": 0})) == 2000 * 400.0
+
+
+class Quadratic:
+    """Seconds that grow with the square of the length."""
+
+    def prefill_s(self, new_tokens: float, cached_tokens: float) -> float:
+        return new_tokens**2
+
+
+def test_prefill_of_buckets_is_exact_for_a_linear_model() -> None:
+    buckets = [(1024, 2048, 2, 3000), (8192, 16384, 1, 10_000)]
+    assert all_prefill_upper_s(buckets, LinearPrefill()) == pytest.approx(0.04 * 13_000)
+
+
+@given(st.lists(st.integers(4, 7), min_size=1, max_size=8))
+def test_prefill_of_buckets_is_an_upper_bound_for_a_convex_model(lengths: list[int]) -> None:
+    exact = sum(length**2 for length in lengths)
+    closed = all_prefill_upper_s([(4, 8, len(lengths), sum(lengths))], Quadratic())
+    opened = all_prefill_upper_s([(4, None, len(lengths), sum(lengths))], Quadratic())
+    assert closed >= exact - 1e-9
+    assert opened >= exact - 1e-9
+
+
+def test_empty_buckets_cost_nothing() -> None:
+    assert all_prefill_upper_s([(4, 8, 0, 0)], Quadratic()) == 0.0
+
+
+def test_freed_instances_follow_the_busy_share_of_the_fleet() -> None:
+    # 140 s freed in 100 s: 1.4 instances at full use, 2 at 70 %, 2.8 at half.
+    freed = freed_instances(140.0, 100.0)
+    assert (freed.low, freed.value, freed.high) == pytest.approx((1.4, 2.0, 2.8))
+    stretched = freed_instances(140.0, 100.0, shortest_span_s=70.0)
+    assert (stretched.low, stretched.high) == pytest.approx((1.4, 4.0))
+    assert freed_instances(-5.0, 100.0) == Range(0, 0, 0)
+
+
+def test_savings_are_whole_instances_and_never_more_than_the_fleet() -> None:
+    fleet = make_fleet()  # 8 instances at $17 520 a month
+    saving = value_saving(Range(1.4, 2.9, 2.95), fleet, prefill_utilisation=0.8)
+    assert (saving.usd_per_month.low, saving.usd_per_month.value) == pytest.approx(
+        (17_520, 2 * 17_520)
+    )
+    assert saving.usd_per_month.high == pytest.approx(2.95 * 17_520)
+    assert saving.unrounded_usd_per_month == pytest.approx(2.9 * 17_520)
+    most = value_saving(Range(9, 12, 20), fleet, prefill_utilisation=0.8)
+    bound = most.usd_per_month
+    assert (bound.low, bound.value, bound.high) == pytest.approx((8 * 17_520,) * 3)
+
+
+def test_freed_prefill_that_does_not_bind_may_be_worth_nothing() -> None:
+    saving = value_saving(Range(3.0, 4.0, 5.0), make_fleet(), prefill_utilisation=0.49)
+    assert saving.usd_per_month.low == 0.0
+
+
+def test_costs_of_options() -> None:
+    fleet = make_fleet()
+    assert option_usd_per_month("dram_idle", fleet) == Range(0, 0, 0)
+    pool = option_usd_per_month("pool_dram_tcp", fleet)
+    hardware = pool_usd_per_month(fleet)
+    # hardware and power, and operations of $2 000 (none to $8 000)
+    assert pool is not None
+    assert (pool.low, pool.value, pool.high) == pytest.approx(
+        (hardware.low, hardware.mid + 2000, hardware.high + 8000)
+    )
+    assert option_usd_per_month("pool_cloud_tcp", fleet) is None
+    assert instance_usd_per_month(fleet).value == pytest.approx(17_520)
+
+
+def test_ranges_take_the_widest_interval() -> None:
+    a, b = Range(1, 2, 3), Range(10, 20, 40)
+    assert a + b == Range(11, 22, 43)
+    assert a * b == Range(10, 40, 120)
+    assert b / a == Range(10 / 3, 10, 40)
+    assert a.scaled(2) == Range(2, 4, 6)
+
+
+def test_unknown_stays_unknown() -> None:
+    assert finite(float("nan")) is None
+    assert finite(None) is None
+    assert ratio(1, 0) is None
+    assert ratio(None, 2) is None
+    assert ratio(1, 2) == 0.5

@@ -1,0 +1,329 @@
+"""Findings: raised by their cause, with numbers, and silent below their threshold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kvtrace.audit.build import build_audit
+from kvtrace.audit.findings import CHECKS
+from kvtrace.audit.record import AuditRecord, Finding
+from tests.unit.audit_fakes import (
+    make_input,
+    make_manifest,
+    make_result,
+    make_trace,
+    query,
+    reuse_queries,
+    standard_replays,
+)
+
+QUEUED = {
+    "requests": 2000,
+    "ttft_known_requests": 2000,
+    "ttft_p50_ms": 60_300.0,
+    "queue_known_requests": 2000,
+    "queue_p50_ms": 60_000.0,
+    "prefill_p50_ms": 220.0,
+    "e2e_p50_ms": 70_000.0,
+    "queue_share_of_ttft": 0.98,
+    "ttft_length_correlation": 0.05,
+    "ttft_queue_correlation": 0.99,
+}
+
+
+def with_queries(**queries: Any) -> AuditRecord:
+    named = {name.replace("__", "/"): result for name, result in queries.items()}
+    return build_audit(make_input(queries=reuse_queries() | named))
+
+
+def with_replays(*replays: Any) -> AuditRecord:
+    return build_audit(make_input(replays=replays))
+
+
+def found(record: AuditRecord, ident: str) -> Finding | None:
+    return next((finding for finding in record.findings if finding.id == ident), None)
+
+
+def evidence(finding: Finding | None, ident: str) -> float | int | str | None:
+    assert finding is not None
+    return next(entry.value for entry in finding.evidence if entry.id == ident)
+
+
+def latency(**changes: Any) -> AuditRecord:
+    return with_queries(latency__summary=query([QUEUED | changes]))
+
+
+def test_registry_is_complete_and_consistent() -> None:
+    ids = [check.id for check in CHECKS]
+    assert len(ids) == len(set(ids))
+    for check in CHECKS:
+        assert check.title
+        assert check.question.endswith("?")
+        assert check.action
+        assert check.production_check
+        assert check.threshold.source.startswith(("policy: ", "exact: "))
+
+
+def test_a_healthy_service_has_no_finding_but_its_data_quirks() -> None:
+    # Blocks of 100 hide at most 99 of 10 000 tokens (1 %); nothing else is wrong.
+    assert [finding.id for finding in build_audit(make_input()).findings] == []
+
+
+def test_queue_not_length_is_said_with_the_measured_numbers() -> None:
+    finding = found(latency(), "queueing_dominates")
+    assert finding is not None
+    assert finding.severity == "critical"
+    assert finding.confidence == "high"
+    assert finding.message.startswith("Queue, not length: 98 % of TTFT is queue")
+    assert "60.0 s" in finding.message
+    assert "220" in finding.message
+    assert "measured" in finding.message
+    assert evidence(finding, "queue_share_of_ttft") == 0.98
+    assert finding.table == "latency/summary"
+
+
+def test_correlation_with_the_queue_alone_is_enough() -> None:
+    finding = found(latency(queue_share_of_ttft=None), "queueing_dominates")
+    assert finding is not None
+    assert finding.severity == "warning"
+
+
+def test_ttft_that_goes_with_the_length_is_not_a_queue_finding() -> None:
+    record = latency(queue_share_of_ttft=0.3, ttft_length_correlation=0.8)
+    assert found(record, "queueing_dominates") is None
+
+
+def test_unknown_queue_gives_no_queue_finding() -> None:
+    record = latency(
+        queue_share_of_ttft=None, ttft_queue_correlation=None, ttft_length_correlation=None
+    )
+    assert found(record, "queueing_dominates") is None
+
+
+def trend(**last: Any) -> AuditRecord:
+    """Nine slices: three early, three between, three late with `last`."""
+    early = {
+        "requests": 300,
+        "ttft_p50_ms": 100.0,
+        "ttft_p90_ms": 200.0,
+        "queue_p50_ms": 10.0,
+        "cached_ratio_tokens": 0.60,
+        "engine_prefix_hit_ratio": None,
+        "mean_prompt_tokens": 1000.0,
+    }
+    late = early | last
+    rows = [{"slice_start_ns": index} | (late if index >= 6 else early) for index in range(9)]
+    return with_queries(latency__hit_and_ttft_over_time=query(rows))
+
+
+BETTER_HITS = {"cached_ratio_tokens": 0.9, "ttft_p50_ms": 400.0, "ttft_p90_ms": 900.0}
+
+
+def test_hits_up_and_ttft_up_is_found_and_the_queue_is_named() -> None:
+    finding = found(trend(**BETTER_HITS, queue_p50_ms=250.0), "high_hit_ratio_slow_ttft")
+    assert finding is not None
+    assert "from 60.0 % to 90.0 %" in finding.message
+    # 240 of 300 ms
+    assert "the queue p50 grew by 240 ms of the 300 ms" in finding.message
+    assert "prompts got longer" not in finding.message
+    assert evidence(finding, "cached_ratio_tokens_last_third") == pytest.approx(0.9)
+
+
+def test_hits_made_of_longer_prompts_name_the_prompts() -> None:
+    finding = found(trend(**BETTER_HITS, mean_prompt_tokens=3000.0), "high_hit_ratio_slow_ttft")
+    assert finding is not None
+    assert "prompts got longer (1,000 to 3,000 tokens" in finding.message
+    assert "queue p50 grew" not in finding.message
+
+
+def test_what_neither_queue_nor_length_explains_is_left_to_the_moves() -> None:
+    finding = found(trend(**BETTER_HITS), "high_hit_ratio_slow_ttft")
+    assert finding is not None
+    assert "neither the queue nor the prompt length" in finding.message
+
+
+def test_without_a_logged_queue_no_cause_is_claimed() -> None:
+    rows = [
+        {
+            "slice_start_ns": index,
+            "requests": 100,
+            "ttft_p50_ms": 100.0 if index < 3 else 300.0,
+            "ttft_p90_ms": None,
+            "queue_p50_ms": None,
+            "cached_ratio_tokens": None,
+            "engine_prefix_hit_ratio": 0.5 if index < 3 else 0.8,
+            "mean_prompt_tokens": 1000.0,
+        }
+        for index in range(6)
+    ]
+    record = with_queries(latency__hit_and_ttft_over_time=query(rows))
+    finding = found(record, "high_hit_ratio_slow_ttft")
+    assert finding is not None
+    assert "the queue is not logged" in finding.message
+    assert finding.confidence == "medium"  # 600 requests
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"cached_ratio_tokens": 0.9, "ttft_p50_ms": 110.0, "ttft_p90_ms": 210.0},
+        {"cached_ratio_tokens": 0.61, "ttft_p50_ms": 400.0, "ttft_p90_ms": 900.0},
+    ],
+)
+def test_one_of_the_two_rises_is_not_a_finding(last: dict[str, float]) -> None:
+    assert found(trend(**last), "high_hit_ratio_slow_ttft") is None
+
+
+def test_reuse_that_exists_is_not_a_hit_ratio() -> None:
+    rows = [
+        {
+            "slice_start_ns": index,
+            "requests": 100,
+            "ttft_p50_ms": 100.0 * (1 + index),
+            "reusable_ratio_tokens": 0.1 * index,
+            "cached_ratio_tokens": None,
+        }
+        for index in range(9)
+    ]
+    record = with_queries(latency__hit_and_ttft_over_time=query(rows))
+    assert found(record, "high_hit_ratio_slow_ttft") is None
+
+
+def pool(option_id: str = "pool_dram_tcp", **changes: Any) -> Any:
+    return make_result(option_id, hits={"hbm": 2000, "pool": 4400}, **changes)
+
+
+def test_hits_slower_than_recomputing_are_net_negative() -> None:
+    # 300 s of move against 4 400 x 0.04 = 176 s: all 2 000 hits lose 124 s each.
+    record = with_replays(*standard_replays()[:3], pool(pull_s=300.0))
+    finding = found(record, "net_negative_hits")
+    assert finding is not None
+    assert finding.severity == "critical"
+    assert "2,000 of 2,000 loaded hits (100 %)" in finding.message
+    assert "modelled" in finding.message
+    assert evidence(finding, "net_negative_share:pool_dram_tcp") == 1.0
+
+
+def test_moves_dominate_when_they_take_longer_than_prefill() -> None:
+    # 160 s of move beside 0.04 x 3 600 = 144 s of prefill: 160 / 304 = 53 %; no hit is negative.
+    record = with_replays(*standard_replays()[:3], pool(pull_s=160.0))
+    finding = found(record, "moves_dominate")
+    assert finding is not None
+    assert "53 %" in finding.message
+    assert found(record, "net_negative_hits") is None
+
+
+def test_host_bounce_is_named_when_it_makes_moves_longer() -> None:
+    direct = pool("pool_dram_rdma_direct", pull_s=8.0)
+    bounce = pool("pool_dram_rdma_bounce", pull_s=8.0, load_s=4.0)
+    finding = found(with_replays(*standard_replays()[:3], direct, bounce), "host_bounce_dominates")
+    assert finding is not None
+    assert "1.50 times" in finding.message
+    small = pool("pool_dram_rdma_bounce", pull_s=8.0, load_s=2.0)
+    record = with_replays(*standard_replays()[:3], direct, small)
+    assert found(record, "host_bounce_dominates") is None
+
+
+def test_hits_that_end_at_hbm() -> None:
+    # 6 996 x 2 000 of 7 000 x 1 999 reusable tokens.
+    record = with_replays(
+        make_result("hbm_only", hits={"hbm": 6900}),
+        make_result("pool_dram_tcp", hits={"hbm": 6900, "pool": 50}),
+    )
+    assert found(record, "hits_end_at_hbm") is not None
+    assert found(record, "working_set_fits_dram") is None
+    little = found(record, "pool_adds_little")
+    assert evidence(little, "extra_hit_tokens") == 100_000
+
+
+def test_a_working_set_within_idle_dram() -> None:
+    record = with_replays(
+        make_result("hbm_only", hits={"hbm": 2000}),
+        make_result("dram_idle", hits={"hbm": 2000, "host_dram": 4900}, load_s=1.0),
+        pool(pull_s=1.0),
+    )
+    finding = found(record, "working_set_fits_dram")
+    assert finding is not None
+    assert "931.3 GiB an instance" in finding.message
+    assert found(record, "hits_end_at_hbm") is None
+
+
+def test_modelled_findings_are_low_confidence_with_unconfirmed_defaults() -> None:
+    from kvtrace.audit.inputs import SettingValue
+
+    record = build_audit(
+        make_input(
+            replays=(*standard_replays()[:3], pool(pull_s=300.0)),
+            settings=(SettingValue("llm", "x", "default", False),),
+        )
+    )
+    finding = found(record, "net_negative_hits")
+    assert finding is not None
+    assert finding.confidence == "low"
+
+
+def test_short_window_and_few_requests() -> None:
+    record = build_audit(
+        make_input(trace=make_trace(span_s=600.0), replays=standard_replays(span_s=600.0))
+    )
+    finding = found(record, "window_too_short")
+    assert evidence(finding, "span_s") == 600.0
+    assert found(build_audit(make_input()), "window_too_short") is None
+
+
+def test_clock_coarser_than_arrivals() -> None:
+    manifest = make_manifest()
+    manifest.files[0].clock_resolution_ns = 60 * 10**9
+    finding = found(build_audit(make_input(manifest=manifest)), "clock_coarse")
+    # 90 000 s over 1 999 gaps is 45.02 s
+    assert evidence(finding, "mean_arrival_gap_s") == pytest.approx(45.0225, abs=1e-3)
+
+
+def test_large_blocks_may_hide_reuse() -> None:
+    manifest = make_manifest()
+    manifest.totals.block_size_tokens = 512
+    finding = found(build_audit(make_input(manifest=manifest)), "block_size_hides_reuse")
+    assert evidence(finding, "hidden_tokens_at_most") == 511 * 2000
+    assert finding is not None
+    assert "(5.1 %)" in finding.message
+
+
+def test_small_blocks_hide_nothing_worth_saying() -> None:
+    manifest = make_manifest()
+    manifest.totals.block_size_tokens = 16
+    assert found(build_audit(make_input(manifest=manifest)), "block_size_hides_reuse") is None
+
+
+def test_decode_dominates_by_amdahl() -> None:
+    record = latency(ttft_p50_ms=500.0, e2e_p50_ms=10_000.0, queue_share_of_ttft=0.1)
+    finding = found(record, "decode_dominates")
+    assert finding is not None
+    assert "about 5 %" in finding.message
+    assert found(latency(ttft_p50_ms=2_000.0, e2e_p50_ms=10_000.0), "decode_dominates") is None
+
+
+def test_rows_of_quality_queries_are_violations() -> None:
+    rows = query([{"request_key": 1}, {"request_key": 2}])
+    empty = replace(rows, frame=rows.frame.clear())
+    record = with_queries(quality__ttft_above_e2e=rows, quality__negative_values=empty)
+    finding = found(record, "quality_violations")
+    assert finding is not None
+    assert "quality/ttft_above_e2e (2 rows)" in finding.message
+    assert "negative_values" not in finding.message
+    assert finding.table == "quality/ttft_above_e2e"
+
+
+def test_critical_findings_come_first() -> None:
+    record = build_audit(
+        make_input(
+            queries=reuse_queries() | {"latency/summary": query([QUEUED])},
+            trace=make_trace(span_s=600.0),
+            replays=standard_replays(span_s=600.0),
+        )
+    )
+    severities = [finding.severity for finding in record.findings]
+    assert severities == sorted(severities, key=["critical", "warning", "info"].index)
+    assert severities[0] == "critical"
