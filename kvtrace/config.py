@@ -116,6 +116,10 @@ class Settings:
     def __getitem__(self, name: str) -> Setting:
         return self._resolved[name]
 
+    def replaced(self, changed: Mapping[str, Setting]) -> Settings:
+        """These settings with some replaced, such as by what the logs say."""
+        return Settings({**self._resolved, **changed})
+
     def text(self, name: str) -> str | None:
         """Value of a text setting."""
         value = self._resolved[name].value

@@ -1,0 +1,33 @@
+"""The verbs of kvtrace for Python: `analyze`, `ingest`, `query`, `replay`, `report`, …"""
+
+from kvtrace.api.results import Audit, FormatListing, IngestOutcome, QueryTable, ReplayOutcome
+from kvtrace.api.verbs import (
+    analyze,
+    describe_formats,
+    ingest,
+    list_queries,
+    open_dataset,
+    query,
+    replay,
+    report,
+    show_sql,
+    synthesise,
+)
+
+__all__ = [
+    "Audit",
+    "FormatListing",
+    "IngestOutcome",
+    "QueryTable",
+    "ReplayOutcome",
+    "analyze",
+    "describe_formats",
+    "ingest",
+    "list_queries",
+    "open_dataset",
+    "query",
+    "replay",
+    "report",
+    "show_sql",
+    "synthesise",
+]

@@ -1,0 +1,244 @@
+"""What the verbs return: values for Python, text for people, JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvtrace.audit import jsonio
+from kvtrace.audit.ingest_report import build_ingest_report, dump_ingest_report
+from kvtrace.audit.record import AuditRecord, Finding, Option, Verdict
+from kvtrace.ingest.contract import Format
+from kvtrace.query.catalog import QueryResult
+from kvtrace.report.console import render_console
+from kvtrace.report.html import render_html
+from kvtrace.report.texts import Lang
+from kvtrace.store.dataset import Dataset
+
+
+def to_json(document: object) -> str:
+    """One JSON document as text: sorted keys, no NaN, no newline at the end."""
+    return json.dumps(document, sort_keys=True, allow_nan=False, ensure_ascii=False, indent=1)
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A plain table; numbers to the right, null as `unknown`."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+    numeric = [
+        all(isinstance(row[i], int | float) or row[i] is None for row in rows)
+        for i in range(len(header))
+    ]
+
+    def line(values: Sequence[str]) -> str:
+        padded = (
+            value.rjust(width) if right else value.ljust(width)
+            for value, width, right in zip(values, widths, numeric, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, cells)])
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOutcome:
+    """A dataset and whether it was there already."""
+
+    dataset: Dataset
+    is_reused: bool
+
+    def to_json(self) -> str:
+        """The document of `kvtrace ingest --json`."""
+        return dump_ingest_report(build_ingest_report(self.dataset.manifest)).decode().rstrip("\n")
+
+    def summary(self) -> list[str]:
+        """What was read, lost and found, for people."""
+        manifest = self.dataset.manifest
+        header = ("file", "format", "grade", "rows", "used", "ignored", "rejected", "blank")
+        rows = [
+            (
+                entry.path,
+                entry.format or "not recognised",
+                entry.evidence_grade or "-",
+                entry.rows_in,
+                entry.used,
+                entry.ignored,
+                entry.rejected,
+                entry.blank,
+            )
+            for entry in manifest.files
+        ]
+        totals = manifest.totals
+        tokens = "unknown" if totals.prompt_tokens is None else f"{totals.prompt_tokens:,}"
+        return [
+            text_table(header, rows),
+            "",
+            f"requests {totals.requests:,} · prompt tokens {tokens} · samples {totals.samples:,}",
+            *(f"note[{note.code}]: {note.message}" for note in totals.notes),
+            f"dataset  {self.dataset.directory}",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTable:
+    """The result of a query."""
+
+    name: str
+    result: QueryResult
+
+    def to_json(self) -> str:
+        """Columns with unit and meaning, and the rows."""
+        columns = [
+            {"name": name, "unit": unit, "meaning": meaning}
+            for name, unit, meaning in zip(
+                self.result.columns, self.result.units, self.result.meanings, strict=True
+            )
+        ]
+        return to_json({"query": self.name, "columns": columns, "rows": self.rows()})
+
+    def rows(self) -> list[dict[str, object]]:
+        """The rows by column name; not-a-number and infinity are null."""
+        return [
+            {name: _finite(value) for name, value in row.items()}
+            for row in self.result.frame.iter_rows(named=True)
+        ]
+
+    def to_text(self) -> str:
+        """The table for people."""
+        return text_table(self.result.columns, [tuple(row.values()) for row in self.rows()])
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOutcome:
+    """What the replayed options did."""
+
+    options: list[Option]
+    wall_s: dict[str, float]
+    """Seconds that the engine took per option."""
+    requests: int
+    documents: list[dict[str, object]]
+
+    def to_json(self) -> str:
+        """The options with all figures and the engine's own wall time."""
+        return to_json({"schema_version": 1, "requests": self.requests, "options": self.documents})
+
+    def summary(self) -> list[str]:
+        """A table for people; all figures are modelled."""
+        header = ("option (modelled)", "hit tokens", "TTFT p50 s", "TTFT p90 s", "TTFT p99 s",
+                  "loaded hits", "net-negative", "engine s")  # fmt: skip
+        rows = [
+            (
+                option.id,
+                None if option.hit_ratio_tokens is None else f"{option.hit_ratio_tokens:.1%}",
+                _rounded(option.ttft_s.p50),
+                _rounded(option.ttft_s.p90),
+                _rounded(option.ttft_s.p99),
+                option.hit_cost.hits,
+                option.hit_cost.net_negative_hits,
+                _rounded(self.wall_s[option.id]),
+            )
+            for option in self.options
+        ]
+        return [f"{self.requests:,} requests replayed", text_table(header, rows)]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class FormatListing:
+    """Formats that can be read."""
+
+    formats: tuple[Format, ...]
+    is_detailed: bool
+
+    def to_json(self) -> str:
+        """All that a format says of itself."""
+        return to_json([_format_document(one) for one in self.formats])
+
+    def lines(self) -> list[str]:
+        """A table, or one format in full."""
+        if not self.is_detailed:
+            rows = [(one.name, one.best_grade, one.title) for one in self.formats]
+            return [text_table(("format", "grade", "what it is"), rows)]
+        lines: list[str] = []
+        for one in self.formats:
+            lines += [
+                f"{one.name}: {one.title} (evidence grade {one.best_grade})",
+                f"  read from: {one.versions}",
+                f"  supplies: {', '.join(one.supplies)}",
+                *(f"  cannot say {what}: {remedy}" for what, remedy in one.missing.items()),
+                f"  switch on: {one.enable_hint or 'nothing to do'}",
+            ]
+        return lines
+
+
+def _format_document(one: Format) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "title": one.title,
+        "evidence_grade": one.best_grade,
+        "supplies": list(one.supplies),
+        "missing": dict(one.missing),
+        "versions": one.versions,
+        "flags": one.enable_hint,
+        "is_benchmark": one.is_benchmark,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """An audit: the record, and its renderings."""
+
+    record: AuditRecord
+    directory: Path | None = None
+    """Output folder, where the audit was written to one."""
+    is_dataset_reused: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """Would the pool pay for itself?"""
+        return self.record.verdict
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was found, most severe first."""
+        return self.record.findings
+
+    def to_json(self) -> str:
+        """audit.json as text."""
+        return jsonio.dump(self.record).decode().rstrip("\n")
+
+    def to_html(self, *, lang: Lang = "en") -> str:
+        """The report as one offline HTML document."""
+        return render_html(self.record, lang=lang)
+
+    def first_screen(self) -> list[str]:
+        """12 to 20 lines: data, validity, verdict, the numbers that carry it, findings, paths."""
+        folder = self.directory or Path()
+        return render_console(
+            self.record,
+            report_path=folder / "report.html",
+            audit_path=folder / "audit.json",
+            dataset_path=folder / "dataset",
+            reused=self.is_dataset_reused,
+        )

@@ -1,0 +1,282 @@
+"""The stages that verbs are made of: ingest, model, query, and the record of what was asked."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kvtrace import __version__
+from kvtrace.api.results import (
+    IngestOutcome,
+)
+from kvtrace.api.setup import Setup, choose_deployment, choose_fleet, main_domain
+from kvtrace.audit.inputs import AuditInput
+from kvtrace.config import Settings
+from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.fleet import Fleet
+from kvtrace.errors import Location, OutputError, UsageError
+from kvtrace.exec.progress import Progress
+from kvtrace.ingest.pipeline import IngestSettings, fingerprint, ingest_paths
+from kvtrace.query.catalog import QueryResult, load_catalog
+from kvtrace.replay.engine import simulate
+from kvtrace.replay.presets import build_scenarios
+from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.scenario import Scenario
+from kvtrace.replay.window import peak_window, spread_arrivals
+from kvtrace.reuse.facts import build_reuse
+from kvtrace.reuse.trace import build_trace
+from kvtrace.schema.arrays import RequestTrace
+from kvtrace.schema.manifest import SCHEMA_VERSION, CacheDomain, Manifest
+from kvtrace.store.dataset import Dataset, DatasetWriter
+from kvtrace.store.files import write_atomically
+from kvtrace.store.lock import OutputLock, load_or_create_salt, salt_from_text, unwritable
+from kvtrace.units import NS_PER_S
+
+Inputs = Sequence[str | Path]
+DATASET_FOLDER: Final = "dataset"
+
+
+@dataclass(frozen=True, slots=True)
+class Modelled:
+    """What the models made of a dataset."""
+
+    deployment: Deployment
+    setup: Setup
+    trace: RequestTrace | None
+    results: tuple[ReplayResult, ...]
+    wall_s: dict[str, float]
+    span_s: float | None
+
+
+def ingest_into(
+    inputs: Inputs, folder: Path, settings: Settings, watch: Progress, lock: OutputLock
+) -> IngestOutcome:
+    """Read logs into `folder`/dataset, or reuse the dataset that the same input made."""
+    read_settings = IngestSettings(
+        tz=settings.text("tz"),
+        year=settings.integer("year"),
+        block_size_tokens=settings.integer("block_size"),
+        max_reject_rate=settings.number("max_reject_rate") or 0.0,
+    )
+    given = settings.text("salt")
+    salt = load_or_create_salt(folder) if given is None else salt_from_text(given)
+    existing = _unchanged(folder / DATASET_FOLDER, fingerprint(inputs, read_settings))
+    if existing is not None and given is None:
+        watch.start("ingest")
+        watch.finish("input unchanged, dataset reused")
+        return IngestOutcome(existing, is_reused=True)
+    read = ingest_paths(inputs, settings=read_settings, salt=salt, progress=watch)
+    watch.start("reuse")
+    facts = build_reuse(read.frames["requests"], read.frames["blocks"], read.domains)
+    watch.finish(f"{len(facts):,} facts")
+    with DatasetWriter(folder / DATASET_FOLDER, lock=lock) as writer:
+        for name, frame in {**read.frames, "reuse": facts}.items():
+            writer.write_table(name, frame)
+        manifest = Manifest(
+            schema_version=SCHEMA_VERSION,
+            kvtrace_version=__version__,
+            settings=msgspec.to_builtins(read_settings),
+            inputs_fingerprint=read.fingerprint,
+            files=read.files,
+            sources=read.sources,
+            domains=read.domains,
+            totals=read.totals,
+            tables={},
+            digest=read.digest,
+        )
+        writer.commit(manifest)
+    return IngestOutcome(Dataset.open(folder / DATASET_FOLDER), is_reused=False)
+
+
+def _unchanged(directory: Path, wanted: str) -> Dataset | None:
+    """The dataset if it is whole and was made from exactly this input."""
+    try:
+        dataset = Dataset.open(directory)
+    except OutputError:
+        return None
+    return dataset if dataset.manifest.inputs_fingerprint == wanted else None
+
+
+def audit_input(
+    dataset: Dataset, inputs: Inputs, settings: Settings, watch: Progress
+) -> AuditInput:
+    """Everything that an audit of the dataset is made of."""
+    modelled = model(dataset, settings, watch, None)
+    watch.start("query")
+    queries = _run_queries(dataset, modelled.deployment)
+    watch.finish(f"{len(queries)} queries")
+    return AuditInput(
+        manifest=dataset.manifest,
+        queries=queries,
+        replays=modelled.results,
+        trace=modelled.trace,
+        deployment=modelled.deployment,
+        fleet=modelled.setup.fleet,
+        settings=modelled.setup.settings,
+        seed=settings.integer("seed") or 0,
+        command=_command(inputs, settings),
+        generated_at=_generated_at(),
+        span_s=modelled.span_s,
+    )
+
+
+def model(
+    dataset: Dataset, settings: Settings, watch: Progress, options: Sequence[str] | None
+) -> Modelled:
+    """Choose deployment and fleet, and replay the options (ids; None: all) on the peak hour."""
+    manifest = dataset.manifest
+    deployment, settings = choose_deployment(settings, manifest)
+    whole = _whole_trace(dataset)
+    setup = choose_fleet(settings, deployment, whole, manifest)
+    span_s = None if whole is None else _span_s(whole)
+    trace = whole
+    if whole is not None and settings.text("depth") != "full":
+        trace = peak_window(whole)
+    if trace is not None:
+        trace = spread_arrivals(trace, settings.integer("seed") or 0)
+    scenarios = _scenarios(deployment, setup.fleet, trace, options)
+    results, wall_s = _replay_all(trace, scenarios, watch)
+    return Modelled(deployment, setup, trace if results else None, results, wall_s, span_s)
+
+
+def _replay_all(
+    trace: RequestTrace | None, scenarios: Sequence[Scenario], watch: Progress
+) -> tuple[tuple[ReplayResult, ...], dict[str, float]]:
+    results, wall_s = [], {}
+    if trace is not None and scenarios:
+        watch.start("replay")
+        for scenario in scenarios:
+            started_s = time.perf_counter()
+            results.append(simulate(trace, scenario))
+            wall_s[scenario.option_id] = time.perf_counter() - started_s
+            watch.advance(rows=trace.requests)
+        watch.finish(f"{len(results)} options over {trace.requests:,} requests")
+    return tuple(results), wall_s
+
+
+def _scenarios(
+    deployment: Deployment,
+    fleet: Fleet,
+    trace: RequestTrace | None,
+    options: Sequence[str] | None,
+) -> list[Scenario]:
+    """The scenarios to replay; without blocks only recomputing can be told."""
+    if trace is None or not trace.has_clock:
+        return []
+    scenarios = build_scenarios(deployment, fleet)
+    known = [scenario.option_id for scenario in scenarios]
+    for option in options or ():
+        if option not in known:
+            names = ", ".join(f"`{one}`" for one in known)
+            raise UsageError("KVT-R002", f"there is no option `{option}`", hint=f"one of {names}")
+    if trace.distinct_blocks == 0:
+        return [scenario for scenario in scenarios if not scenario.reuse]
+    return [scenario for scenario in scenarios if options is None or scenario.option_id in options]
+
+
+def _whole_trace(dataset: Dataset) -> RequestTrace | None:
+    """The headline's requests; of several cache domains the largest."""
+    manifest = dataset.manifest
+    chosen = main_domain(manifest)
+    headline = next((one for one in manifest.sources if one.role == "headline"), None)
+    if headline is None or headline.requests == 0:
+        return None
+    domain = next((one for one in manifest.domains if one.cache_domain == chosen), None)
+    if domain is None:
+        domain = CacheDomain(
+            cache_domain=-1,
+            source_id=headline.source_id,
+            scope="file",
+            block_size_tokens=1,
+            block_size_reason="the source has no blocks",
+            partial_tail="none",
+            ids="chained",
+            block_refs=0,
+            distinct_blocks=0,
+        )
+    trace = build_trace(dataset.table("requests"), dataset.table("blocks"), domain)
+    return trace if trace.requests else None
+
+
+def _span_s(trace: RequestTrace) -> float | None:
+    if not trace.has_clock or trace.requests < 2:
+        return None
+    return float(trace.arrived_at_ns[-1] - trace.arrived_at_ns[0]) / NS_PER_S
+
+
+def _run_queries(dataset: Dataset, deployment: Deployment) -> dict[str, QueryResult]:
+    catalog = load_catalog()
+    bytes_per_token = deployment.kv_bytes_per_token_unreplicated
+    results = {}
+    with dataset.session() as session:
+        for name in catalog.names():
+            wanted = {param.name for param in catalog.describe(name).params}
+            params = block_size_param(dataset.manifest, wanted)
+            if "kv_bytes_per_token" in wanted:
+                params["kv_bytes_per_token"] = str(bytes_per_token)
+            results[name] = catalog.run(session, name, params)
+    return results
+
+
+def block_size_param(manifest: Manifest, wanted: set[str]) -> dict[str, str]:
+    """The block size of the dataset, for a query that asks for it."""
+    size = manifest.totals.block_size_tokens
+    return {"block_size_tokens": str(size)} if "block_size_tokens" in wanted and size else {}
+
+
+def _command(inputs: Inputs, settings: Settings) -> str:
+    """The command that gives this audit again; names without their folders."""
+    words = ["kvtrace", "analyze", *(Path(one).name or str(one) for one in inputs)]
+    for setting in settings.public():
+        if setting.origin == "flag":
+            flag = "--" + setting.name.replace("_", "-")
+            value = setting.value
+            shown = Path(value).name if isinstance(value, str) and "/" in value else value
+            words += [flag, str(shown)]
+    return " ".join(words)
+
+
+def _generated_at() -> str | None:
+    """From SOURCE_DATE_EPOCH; without it no time is recorded, so that reruns are equal."""
+    text = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not text.isdigit():
+        return None
+    return datetime.fromtimestamp(int(text), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """Write a whole file or nothing.
+
+    Raises:
+        OutputError: the folder cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, data)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def read_audit(path: Path) -> bytes:
+    """Bytes of an audit.json.
+
+    Raises:
+        OutputError: it is absent or unreadable.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OutputError(
+            "KVT-A003",
+            "the audit cannot be read",
+            where=Location(str(path)),
+            cause=error.strerror,
+            hint="pass the `audit.json` that `kvtrace analyze` wrote",
+        ) from error

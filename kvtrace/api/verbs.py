@@ -1,0 +1,229 @@
+"""The verbs as typed functions; the command line can do nothing that is not here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kvtrace.api.results import (
+    Audit,
+    FormatListing,
+    IngestOutcome,
+    QueryTable,
+    ReplayOutcome,
+)
+from kvtrace.api.stages import (
+    DATASET_FOLDER,
+    Inputs,
+    audit_input,
+    block_size_param,
+    ingest_into,
+    model,
+    read_audit,
+    write_output,
+)
+from kvtrace.audit import jsonio
+from kvtrace.audit.build import build_audit
+from kvtrace.audit.options import build_options
+from kvtrace.config import Settings, resolve_settings
+from kvtrace.errors import Location, UsageError
+from kvtrace.exec.progress import Progress, SilentProgress
+from kvtrace.ingest.registry import all_formats
+from kvtrace.query.catalog import load_catalog, run_sql
+from kvtrace.report.html import render_html
+from kvtrace.report.texts import Lang
+from kvtrace.store.dataset import Dataset
+from kvtrace.store.lock import OutputLock, unwritable
+from kvtrace.synth import write_samples
+
+AUDIT_FILE: Final = "audit.json"
+REPORT_FILE: Final = "report.html"
+
+
+def ingest(
+    inputs: Inputs,
+    *,
+    output: Path | str | None = None,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> IngestOutcome:
+    """Logs as a dataset in `output`/dataset; an unchanged input reuses what is there.
+
+    Raises:
+        InputError: nothing usable, or too much rejected.
+        OutputError: the output cannot be written or another run holds it.
+    """
+    folder = output_folder(inputs, output)
+    with OutputLock(folder) as lock:
+        return ingest_into(
+            inputs,
+            folder,
+            settings or resolve_settings(),
+            progress or SilentProgress(),
+            lock,
+        )
+
+
+def analyze(
+    inputs: Inputs,
+    *,
+    output: Path | str | None = None,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Logs as a verdict: writes report.html, audit.json and dataset/ into `output`.
+
+    Raises:
+        UsageError: an unknown name or setting.
+        InputError: nothing usable, or too much rejected.
+        ModelError: a query or model failed.
+        OutputError: the output cannot be written or another run holds it.
+    """
+    chosen = settings or resolve_settings()
+    watch = progress or SilentProgress()
+    folder = output_folder(inputs, output)
+    with OutputLock(folder) as lock:
+        outcome = ingest_into(inputs, folder, chosen, watch, lock)
+        record = build_audit(audit_input(outcome.dataset, inputs, chosen, watch))
+        audit = Audit(record, folder, outcome.is_reused)
+        watch.start("report")
+        lang: Lang = "zh" if chosen.text("lang") == "zh" else "en"
+        write_output(folder / AUDIT_FILE, jsonio.dump(record))
+        write_output(folder / REPORT_FILE, render_html(record, lang=lang).encode())
+        watch.finish("report.html and audit.json written")
+    return audit
+
+
+def replay(
+    dataset: Path | str,
+    *,
+    options: Sequence[str] | None = None,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> ReplayOutcome:
+    """What each option would have done with a dataset's requests; `options` are ids, None all.
+
+    Raises:
+        UsageError: no such option, or the dataset has no requests with known lengths.
+    """
+    opened = open_dataset(dataset)
+    chosen = settings or resolve_settings()
+    modelled = model(opened, chosen, progress or SilentProgress(), options)
+    if not modelled.results:
+        raise UsageError(
+            "KVT-R001",
+            "nothing can be replayed: no request has a known length and arrival",
+            where=Location(str(opened.directory)),
+            hint="`kvtrace formats` says which logs carry lengths",
+        )
+    built = build_options(modelled.results, modelled.setup.fleet)
+    documents = [
+        {**msgspec.to_builtins(option), "engine_wall_s": modelled.wall_s[option.id]}
+        for option in built
+    ]
+    requests = 0 if modelled.trace is None else modelled.trace.requests
+    return ReplayOutcome(built, modelled.wall_s, requests, documents)
+
+
+def query(
+    dataset: Path | str,
+    name: str | None = None,
+    *,
+    params: Mapping[str, str] | None = None,
+    sql: str | None = None,
+) -> QueryTable:
+    """A named query, or one SELECT of the caller's own, over a dataset.
+
+    Raises:
+        UsageError: no such query or parameter, or SQL that is not one SELECT.
+        ModelError: the query failed.
+    """
+    opened = open_dataset(dataset)
+    with opened.session() as session:
+        if sql is not None:
+            return QueryTable("sql", run_sql(session, sql))
+        catalog = load_catalog()
+        info = catalog.describe(name or "")
+        bound = block_size_param(opened.manifest, {p.name for p in info.params})
+        return QueryTable(info.name, catalog.run(session, info.name, {**bound, **(params or {})}))
+
+
+def list_queries() -> list[str]:
+    """One line a query: its name and question."""
+    catalog = load_catalog()
+    width = max(map(len, catalog.names()))
+    return [f"{name:<{width}}  {catalog.describe(name).question}" for name in catalog.names()]
+
+
+def show_sql(name: str, params: Mapping[str, str] | None = None) -> str:
+    """A query with its parameters as text for the duckdb CLI."""
+    return load_catalog().show_sql(name, params or {})
+
+
+def report(audit: Path | str, *, output: Path | str | None = None, lang: str = "en") -> Path:
+    """Render the HTML from an audit.json (or the folder that holds one); returns its path.
+
+    Raises:
+        OutputError: the audit cannot be read, or the HTML not be written.
+    """
+    source = Path(audit)
+    if source.is_dir():
+        source = source / AUDIT_FILE
+    target = Path(output) if output is not None else source.with_name(REPORT_FILE)
+    record = jsonio.load(read_audit(source), path=str(source))
+    chosen: Lang = "zh" if lang == "zh" else "en"
+    write_output(target, render_html(record, lang=chosen).encode())
+    return target
+
+
+def describe_formats(name: str | None = None) -> FormatListing:
+    """All formats that can be read, or one in detail.
+
+    Raises:
+        UsageError: no such format; close matches are named.
+    """
+    formats = all_formats()
+    if name is None:
+        return FormatListing(formats, is_detailed=False)
+    found = tuple(one for one in formats if one.name == name)
+    if not found:
+        names = ", ".join(f"`{one.name}`" for one in formats)
+        raise UsageError("KVT-U012", f"there is no format `{name}`", hint=f"one of {names}")
+    return FormatListing(found, is_detailed=True)
+
+
+def synthesise(output: Path | str, *, seed: int) -> list[Path]:
+    """Write the sample logs of a small service; the same seed gives the same bytes.
+
+    Raises:
+        OutputError: the folder cannot be written.
+    """
+    try:
+        return write_samples(output, seed)
+    except OSError as error:
+        raise unwritable(Path(output), error) from error
+
+
+def output_folder(inputs: Inputs, output: Path | str | None) -> Path:
+    """Where results go: as stated, else `reports/<name of the first input>`."""
+    if output is not None:
+        return Path(output)
+    first = Path(inputs[0])
+    name = first.resolve().name if first.name in {"", ".", ".."} else first.name
+    for suffix in (".gz", ".zst", ".bz2", ".xz", ".jsonl", ".json", ".csv", ".log", ".txt"):
+        name = name.removesuffix(suffix)
+    return Path("reports") / ("".join("_" if c in "*?[]" else c for c in name) or "kvtrace")
+
+
+def open_dataset(path: Path | str) -> Dataset:
+    """The dataset of an output folder, or the dataset folder itself.
+
+    Raises:
+        OutputError: there is none, it is damaged, or a newer kvtrace wrote it.
+    """
+    folder = Path(path)
+    inner = folder / DATASET_FOLDER
+    return Dataset.open(inner if inner.is_dir() else folder)

@@ -1,0 +1,170 @@
+"""Exit codes, streams and the shape of errors: a promise to scripts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPO
+from tests.e2e.conftest import Run
+
+SAMPLES = REPO / "sample_traces"
+
+
+@pytest.fixture(scope="module")
+def output(kvtrace: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Output folder of one analysis of the samples."""
+    folder = tmp_path_factory.mktemp("samples")
+    done = kvtrace("analyze", SAMPLES, "-o", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_analyze_writes_report_audit_and_dataset(output: Path) -> None:
+    assert (output / "report.html").stat().st_size < 4_000_000
+    assert json.loads((output / "audit.json").read_bytes())["schema_version"] == 1
+    assert (output / "dataset" / "manifest.json").is_file()
+
+
+def test_json_prints_one_document_on_stdout(kvtrace: Run, output: Path) -> None:
+    done = kvtrace("analyze", SAMPLES, "-o", output, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads((output / "audit.json").read_bytes())
+
+
+def test_output_defaults_to_reports_and_the_name(kvtrace: Run, tmp_path: Path) -> None:
+    done = kvtrace("ingest", SAMPLES, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "reports" / "sample_traces" / "dataset" / "manifest.json").is_file()
+
+
+def test_ingest_conserves_every_row(kvtrace: Run, output: Path, tmp_path: Path) -> None:
+    done = kvtrace("ingest", SAMPLES, "-o", tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["files"]
+    for entry in document["files"]:
+        assert entry["rows_in"] == entry["kept"] + entry["rejected"] + entry["blank"]
+        assert entry["kept"] == entry["used"] + entry["ignored"]
+    audit = json.loads((output / "audit.json").read_bytes())
+    assert document["digest"] == audit["data"]["dataset_digest"]
+
+
+def test_queries_list_run_and_show(kvtrace: Run, output: Path) -> None:
+    listing = kvtrace("query")
+    assert "reuse/summary" in listing.stdout
+    table = kvtrace("query", output, "reuse/summary")
+    assert table.returncode == 0, table.stderr
+    assert "reusable_ratio_tokens" in table.stdout
+    shown = kvtrace("query", output, "reuse/summary", "--show-sql")
+    assert "select" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "copy (select 1) to '/tmp/x.csv'",
+        "select * from read_csv('/etc/passwd')",
+        "attach '/tmp/x.db'",
+        "select 1; select 2",
+    ],
+)
+def test_sql_cannot_leave_the_dataset(kvtrace: Run, output: Path, sql: str) -> None:
+    done = kvtrace("query", output, "--sql", sql)
+    assert done.returncode in {2, 4}
+    assert done.stdout == ""
+    assert done.stderr.startswith("error[KVT-")
+
+
+def test_a_user_query_runs(kvtrace: Run, output: Path) -> None:
+    done = kvtrace("query", output, "--sql", "select count(*) as n from requests", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows"][0]["n"] > 0
+
+
+def test_replay_prices_hits(kvtrace: Run, output: Path) -> None:
+    done = kvtrace("replay", output, "--option", "hbm_only", "--option", "pool_dram_tcp", "--json")
+    assert done.returncode == 0, done.stderr
+    options = json.loads(done.stdout)["options"]
+    assert [option["id"] for option in options] == ["hbm_only", "pool_dram_tcp"]
+
+
+def test_report_is_rebuilt_from_the_record_alone(
+    kvtrace: Run, output: Path, tmp_path: Path
+) -> None:
+    record = tmp_path / "audit.json"
+    record.write_bytes((output / "audit.json").read_bytes())
+    done = kvtrace("report", record, "-o", tmp_path / "again.html")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again.html").read_bytes() == (output / "report.html").read_bytes()
+
+
+def _assert_error(done: subprocess.CompletedProcess[str], code: int) -> None:
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "error" in done.stderr.lower()
+
+
+def test_a_missing_path_is_an_input_error(kvtrace: Run, tmp_path: Path) -> None:
+    (tmp_path / "logs.jsonl").write_text("")
+    done = kvtrace("analyze", tmp_path / "log.jsonl", "-o", tmp_path / "out")
+    _assert_error(done, 3)
+    assert "logs.jsonl" in done.stderr
+
+
+def test_an_unusable_input_names_each_file(kvtrace: Run, tmp_path: Path) -> None:
+    (tmp_path / "junk.bin").write_bytes(bytes(range(256)) * 4)
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    done = kvtrace("analyze", tmp_path, "-o", tmp_path / "out")
+    _assert_error(done, 3)
+    assert "junk.bin" in done.stderr
+    assert "empty.jsonl" in done.stderr
+    assert not (tmp_path / "out" / "dataset" / "manifest.json").exists()
+
+
+def test_a_misspelt_llm_offers_close_names(kvtrace: Run, tmp_path: Path) -> None:
+    done = kvtrace("analyze", SAMPLES, "--llm", "Llama-3.1-70", "-o", tmp_path)
+    _assert_error(done, 2)
+    assert "Llama-3.1-70B" in done.stderr
+
+
+def test_usage_errors_exit_2(kvtrace: Run) -> None:
+    _assert_error(kvtrace("analyze"), 2)
+    _assert_error(kvtrace("analyse"), 2)
+    _assert_error(kvtrace("query", "somewhere"), 2)
+
+
+def test_a_folder_without_a_dataset_is_named(kvtrace: Run, tmp_path: Path) -> None:
+    done = kvtrace("query", tmp_path, "reuse/summary")
+    assert done.returncode in {2, 3, 5}
+    assert str(tmp_path) in done.stderr
+
+
+def test_an_output_that_is_a_file_is_an_output_error(kvtrace: Run, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("taken")
+    _assert_error(kvtrace("analyze", SAMPLES, "-o", tmp_path / "out"), 5)
+
+
+def test_too_many_rejects_stop_the_run(kvtrace: Run, tmp_path: Path) -> None:
+    good = '{"timestamp": %d, "input_length": 1024, "output_length": 5, "hash_ids": [%d, %d]}\n'
+    lines = [good % (i * 10, 2 * i, 2 * i + 1) for i in range(1_000)] + ["{broken\n"] * 200
+    (tmp_path / "trace.jsonl").write_text("".join(lines))
+    done = kvtrace("ingest", tmp_path / "trace.jsonl", "-o", tmp_path / "out")
+    _assert_error(done, 3)
+    assert "KVT-I004" in done.stderr
+    assert "trace.jsonl:1001" in done.stderr
+    assert "--max-reject-rate" in done.stderr
+    accepted = kvtrace(
+        "ingest",
+        tmp_path / "trace.jsonl",
+        "-o",
+        tmp_path / "out",
+        "--max-reject-rate",
+        "0.2",
+        "--json",
+    )
+    assert accepted.returncode == 0, accepted.stderr
+    assert json.loads(accepted.stdout)["totals"]["rejected"] == 200
