@@ -62,6 +62,7 @@ def test_the_log_gives_engine_facts_and_hit_ratios(ingested: Ingested) -> None:
     (log,) = [source for source in ingested.sources if source.format == "vllm_text"]
     assert log.engine_version == "0.13.0"
     assert log.engine_facts["llm"] == "meta-llama/Llama-3.1-8B-Instruct"
+    assert log.engine_facts["gpu"] == "NVIDIA L40S"
     assert log.engine_facts["kv_capacity_tokens"] == 131_072
     samples = ingested.frames["samples"].sort("observed_at_ns", "metric")
     last = {
@@ -90,4 +91,4 @@ def test_nothing_is_lost(ingested: Ingested) -> None:
         assert entry.rows_in == entry.kept + entry.rejected + entry.blank
         assert entry.rejected == entry.blank == 0
     ignored = {entry.path: entry.ignored_by_reason for entry in ingested.files}
-    assert ignored[LOG_NAME] == {"other_text": 1, "access_line": 1448, "health_check": 71}
+    assert ignored[LOG_NAME] == {"access_line": 1448, "health_check": 71}
