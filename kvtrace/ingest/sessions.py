@@ -64,7 +64,7 @@ def _settled(above: IntArray) -> tuple[IntArray, int]:
     for _ in range(_MAX_DOUBLINGS):
         further = root[root]
         if np.array_equal(further, root):
-            return root, 0
+            break
         root = further
     on_cycle = above[root] != root
     return np.where(on_cycle, np.arange(len(above)), root), int(on_cycle.sum())

@@ -76,21 +76,23 @@ def build_head(data: bytes, path: str) -> Head:
         path=path,
         text=text,
         lines=lines,
-        json_objects=tuple(islice(_json_objects(data), _MAX_OBJECTS)),
+        json_objects=_json_objects(data),
         csv_header=_csv_header(lines),
     )
 
 
-def _json_objects(data: bytes) -> Iterator[dict[str, object]]:
+def _json_objects(data: bytes) -> tuple[dict[str, object], ...]:
     """First records that are JSON objects: lines, elements of an array, or the whole document."""
-    candidates = data.split(b"\n")
-    starts_document = data.lstrip()[:1] == b"{" and _json_object(candidates[0]) is None
-    if starts_document or _ARRAY_OF_OBJECTS.match(data):
-        candidates = [record.data for record in frame((data,), "json", FrameCounts())]
-    for candidate in candidates:
-        found = _json_object(candidate)
-        if found is not None:
-            yield found
+    is_array = _ARRAY_OF_OBJECTS.match(data) is not None
+    found = () if is_array else _parsed(data.split(b"\n"))
+    if not found and data.lstrip()[:1] in (b"{", b"["):
+        found = _parsed(record.data for record in frame((data,), "json", FrameCounts()))
+    return found
+
+
+def _parsed(candidates: Iterable[bytes]) -> tuple[dict[str, object], ...]:
+    objects = (_json_object(candidate) for candidate in candidates)
+    return tuple(islice((entry for entry in objects if entry is not None), _MAX_OBJECTS))
 
 
 def _json_object(data: bytes) -> dict[str, object] | None:

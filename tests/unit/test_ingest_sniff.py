@@ -92,4 +92,5 @@ def test_head_offers_objects_lines_and_csv_cells() -> None:
     assert head.lines == ('{"a": NaN}', "[1]", '{"a": 2}', "{cut")
     assert build_head(b'"A b",c\r\n1,2\r\n', "x").csv_header == ("A b", "c")
     assert build_head(b"1,2\r\n", "x").csv_header == ()
+    assert build_head(b'{cut\n{"a": 1}\n', "x").json_objects == ({"a": 1},)
     assert build_head(b'{\n"a": {\n"b": 1}}\n', "x").json_objects == ({"a": {"b": 1}},)
