@@ -48,7 +48,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         inputs.queries,
         llm=deployment.llm.name,
         kv_dtype=deployment.kv_dtype,
-        bytes_per_token=deployment.kv_bytes_per_token,
+        bytes_per_token=deployment.kv_bytes_per_token_unreplicated,
     )
     options = build_options(inputs.replays, inputs.fleet)
     evidence = Evidence(

@@ -36,6 +36,8 @@ class PoolCase:
     """p90 and p99 of TTFT are no worse than today's and than those of the best rival."""
     slowdown: str
     """The two numbers behind `is_no_slower`, for people."""
+    tail_s: float
+    """p99 of TTFT, p90 where there are too few requests; tells equally dear pools apart."""
     net_negative_share: float | None
     """Of its loaded hits; null without any."""
     path_bytes_per_s: float | None = None
@@ -119,7 +121,12 @@ class Case:
             return None
         return max(
             self.pools,
-            key=lambda pool: (pool.keeps_slo, pool.saving.value - pool.cost.value, pool.option_id),
+            key=lambda pool: (
+                pool.keeps_slo,
+                pool.saving.value - pool.cost.value,
+                -pool.tail_s,
+                pool.option_id,
+            ),
         )
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.record import Data, Kv, Level, Option, Quantity, Reuse, Severity
 from kvtrace.audit.thresholds import Threshold
 from kvtrace.replay.scenario import Scenario
+from kvtrace.units import NS_PER_MS, NS_PER_S, format_seconds
 
+MS_PER_S: Final = NS_PER_S // NS_PER_MS
 ActionKind = Literal["move_less", "faster", "nearer", "measure", "other"]
 Kind = Literal["measured", "modelled", "spec", "fitted", "assumed", "given"]
 
@@ -104,6 +106,16 @@ def measured(ident: str, value: float | int | str | None, unit: str, source: str
         kind="measured",
         interval_reason="exact over the rows that know it",
     )
+
+
+def known_only(*quantities: Quantity) -> tuple[Quantity, ...]:
+    """Without those whose value is unknown."""
+    return tuple(quantity for quantity in quantities if quantity.value is not None)
+
+
+def in_ms(milliseconds: float | None) -> str:
+    """A duration in ms for people."""
+    return "unknown" if milliseconds is None else format_seconds(milliseconds / MS_PER_S)
 
 
 def modelled(ident: str, value: float | int | str | None, unit: str, source: str) -> Quantity:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
-from kvtrace.audit.checks import Evidence, Hit, measured
+from kvtrace.audit.checks import Evidence, Hit, in_ms, known_only, measured
 from kvtrace.audit.ranges import ratio
-from kvtrace.audit.record import Quantity
 from kvtrace.audit.thresholds import (
     BLOCK_LOSS,
-    CAUSE_SHARE,
     DECODE_SHARE,
-    HIT_RATIO_RISE,
     LENGTH_CORRELATION,
     MIN_REQUESTS,
     MIN_SPAN,
     QUEUE_CORRELATION,
     QUEUE_SHARE,
-    TTFT_RISE,
 )
-from kvtrace.audit.view import Row, count, number, rows_of, summary_of
+from kvtrace.audit.view import Row, count, number, summary_of
 from kvtrace.units import NS_PER_S, format_seconds
 
-_MS = 1e-3
 _SUMMARY = "latency/summary"
-_TREND = "latency/hit_and_ttft_over_time"
 _FINE_BLOCK_TOKENS = 64
 """Engines hash blocks of 16 to 64 tokens; a trace with larger ones hides what lies between."""
 
@@ -57,7 +48,7 @@ def queueing_dominates(evidence: Evidence) -> Hit | None:
         severity="critical" if share is not None and share >= 0.8 else "warning",
         confidence="high" if known >= MIN_REQUESTS.value else "medium",
         message=". ".join(parts),
-        evidence=_known(
+        evidence=known_only(
             measured("queue_share_of_ttft", share, "ratio", _SUMMARY),
             measured("queue_p50_ms", number(row, "queue_p50_ms"), "ms", _SUMMARY),
             measured("prefill_p50_ms", number(row, "prefill_p50_ms"), "ms", _SUMMARY),
@@ -75,135 +66,10 @@ def _queue_sentence(row: Row, share: float | None) -> str:
     sentence = "" if share is None else f"{100 * share:.0f} % of TTFT is queue"
     if queue is not None:
         joiner = "; " if sentence else ""
-        sentence += f"{joiner}queue p50 {format_seconds(queue * _MS)}"
+        sentence += f"{joiner}queue p50 {in_ms(queue)}, p90 {in_ms(number(row, 'queue_p90_ms'))}"
     if prefill is not None:
-        sentence += f", scheduled to first token p50 {format_seconds(prefill * _MS)}"
+        sentence += f", scheduled to first token p50 {in_ms(prefill)}"
     return f"{sentence} ({known:,} requests, measured)"
-
-
-def high_hit_ratio_slow_ttft(evidence: Evidence) -> Hit | None:
-    """Between the first and the last third the hit ratio rose and TTFT rose too."""
-    rows = rows_of(evidence.queries, _TREND)
-    early, late = _thirds(rows)
-    column = _hit_column(early, late)
-    if column is None:
-        return None
-    hit = (_mean(early, column), _mean(late, column))
-    p50 = (_mean(early, "ttft_p50_ms"), _mean(late, "ttft_p50_ms"))
-    p90 = (_mean(early, "ttft_p90_ms"), _mean(late, "ttft_p90_ms"))
-    if not (_rose_by(hit, HIT_RATIO_RISE.value) and (_grew(p50) or _grew(p90))):
-        return None
-    shown = p50 if _grew(p50) else p90
-    name = "p50" if _grew(p50) else "p90"
-    queue = (_mean(early, "queue_p50_ms"), _mean(late, "queue_p50_ms"))
-    length = (_mean(early, "mean_prompt_tokens"), _mean(late, "mean_prompt_tokens"))
-    return Hit(
-        severity="warning",
-        confidence="high" if _requests(rows) >= MIN_REQUESTS.value else "medium",
-        message=(
-            f"A high hit ratio is not a fast service: from the first to the last third of the "
-            f"window the hit ratio went from {_percent(hit[0])} to {_percent(hit[1])} "
-            f"({column}), and TTFT {name} from {_ms(shown[0])} to {_ms(shown[1])} (measured; "
-            f"means over the slices). "
-            f"{_why_slower(shown, queue, length)}"
-        ),
-        evidence=_known(
-            measured(f"{column}_first_third", hit[0], "ratio", _TREND),
-            measured(f"{column}_last_third", hit[1], "ratio", _TREND),
-            measured(f"ttft_{name}_first_third_ms", shown[0], "ms", _TREND),
-            measured(f"ttft_{name}_last_third_ms", shown[1], "ms", _TREND),
-            measured("queue_p50_first_third_ms", queue[0], "ms", _TREND),
-            measured("queue_p50_last_third_ms", queue[1], "ms", _TREND),
-            measured("mean_prompt_tokens_first_third", length[0], "tokens", _TREND),
-            measured("mean_prompt_tokens_last_third", length[1], "tokens", _TREND),
-        ),
-    )
-
-
-Pair = tuple[float | None, float | None]
-
-
-def _why_slower(ttft: Pair, queue: Pair, length: Pair) -> str:
-    """The cause that the numbers name; several if they do, none if they do not."""
-    causes = []
-    grown = _difference(ttft)
-    queued = _difference(queue)
-    if grown and queued is not None and queued / grown >= CAUSE_SHARE.value:
-        causes.append(
-            f"the queue p50 grew by {_ms(queued)} of the {_ms(grown)} ({_ms(queue[0])} to "
-            f"{_ms(queue[1])})"
-        )
-    if _grew(length):
-        causes.append(
-            f"prompts got longer ({length[0]:,.0f} to {length[1]:,.0f} tokens on average), so the "
-            "same ratio leaves more tokens to compute and more bytes to move"
-        )
-    if causes:
-        return "Why: " + "; ".join(causes)
-    if queued is None:
-        return "Why: the queue is not logged, so queue and moved bytes cannot be told apart"
-    return (
-        "Why: neither the queue nor the prompt length grew that much; what is left is the time to "
-        "move hits into HBM, which these logs do not show per request"
-    )
-
-
-def _thirds(rows: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
-    """First and last third of the slices that have TTFT; at least two slices each."""
-    known = [row for row in rows if number(row, "ttft_p50_ms") is not None]
-    size = len(known) // 3
-    return (known[:size], known[-size:]) if size >= 2 else ((), ())
-
-
-def _hit_column(early: Sequence[Row], late: Sequence[Row]) -> str | None:
-    """The observed hit ratio that both thirds know: engine counters, or per request."""
-    for column in ("cached_ratio_tokens", "engine_prefix_hit_ratio"):
-        if _mean(early, column) is not None and _mean(late, column) is not None:
-            return column
-    return None
-
-
-def _mean(rows: Sequence[Row], column: str) -> float | None:
-    """Mean of the slices that know it, weighted by their requests."""
-    known = [
-        (value, number(row, "requests") or 0.0)
-        for row in rows
-        if (value := number(row, column)) is not None
-    ]
-    return ratio(
-        math.fsum(value * weight for value, weight in known),
-        math.fsum(weight for _, weight in known),
-    )
-
-
-def _requests(rows: Sequence[Row]) -> int:
-    return sum(count(row, "requests") or 0 for row in rows)
-
-
-def _difference(pair: Pair) -> float | None:
-    return None if pair[0] is None or pair[1] is None else pair[1] - pair[0]
-
-
-def _rose_by(pair: Pair, step: float) -> bool:
-    difference = _difference(pair)
-    return difference is not None and difference >= step
-
-
-def _grew(pair: Pair) -> bool:
-    growth = ratio(pair[1], pair[0])
-    return growth is not None and growth >= TTFT_RISE.value
-
-
-def _percent(value: float | None) -> str:
-    return "unknown" if value is None else f"{100 * value:.1f} %"
-
-
-def _ms(value: float | None) -> str:
-    return "unknown" if value is None else format_seconds(value * _MS)
-
-
-def _known(*quantities: Quantity) -> tuple[Quantity, ...]:
-    return tuple(quantity for quantity in quantities if quantity.value is not None)
 
 
 def window_too_short(evidence: Evidence) -> Hit | None:
@@ -220,7 +86,7 @@ def window_too_short(evidence: Evidence) -> Hit | None:
             f"{data.requests:,} requests over {span}: reuse between requests further apart is not "
             "seen, and the load need not be that of a busy hour. Reuse is a lower bound here"
         ),
-        evidence=_known(
+        evidence=known_only(
             measured("span_s", data.span_s, "s", "data"),
             measured("requests", data.requests, "requests", "data"),
         ),
@@ -302,8 +168,8 @@ def decode_dominates(evidence: Evidence) -> Hit | None:
         severity="info",
         confidence="medium",
         message=(
-            f"The median TTFT is {_ms(ttft)}, the median end-to-end time {_ms(e2e)} (measured): "
-            f"without any TTFT a request would be shorter by about {100 * part:.0f} %. A pool "
+            f"The median TTFT is {in_ms(ttft)}, the median end-to-end time {in_ms(e2e)} "
+            f"(measured): without any TTFT a request would be shorter by about {100 * part:.0f} %. A pool "
             "shortens prefill only"
         ),
         evidence=(

@@ -7,6 +7,7 @@ from typing import Final
 from kvtrace.audit import checks_measured as by_log
 from kvtrace.audit import checks_modelled as by_model
 from kvtrace.audit import thresholds as limit
+from kvtrace.audit.check_trend import high_hit_ratio_slow_ttft
 from kvtrace.audit.checks import Check, Evidence, Hit
 from kvtrace.audit.record import Finding
 
@@ -43,7 +44,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         title="Hit ratio up, TTFT up too",
         question="Did TTFT get worse while the hit ratio got better?",
         threshold=limit.TTFT_RISE,
-        look=by_log.high_hit_ratio_slow_ttft,
+        look=high_hit_ratio_slow_ttft,
         action="Judge the cache by TTFT per prompt-length bucket and by bytes moved, not by its "
         "hit ratio; take away the cause that is named first",
         action_kind="other",

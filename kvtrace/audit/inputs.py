@@ -91,9 +91,11 @@ class AuditInput:
 
     @property
     def unconfirmed(self) -> tuple[str, ...]:
-        """Decisive settings that nobody confirmed."""
-        return tuple(
+        """Decisive settings that nobody confirmed; a pool of assumed size is one."""
+        names = [
             setting.name
             for setting in self.settings
             if not setting.is_confirmed and setting.name not in HARMLESS_SETTINGS
-        )
+        ]
+        is_pool_assumed = self.fleet.pool_nodes.kind == "assumed"
+        return (*names, "pool size") if is_pool_assumed else tuple(names)

@@ -13,8 +13,9 @@ from typing import Final
 from kvtrace.audit import words
 from kvtrace.audit.cases import Case, Decision
 from kvtrace.audit.confidence import judge_confidence
+from kvtrace.audit.ranges import ratio
 from kvtrace.audit.record import Quantity, Verdict
-from kvtrace.audit.thresholds import LITTLE
+from kvtrace.audit.thresholds import GROWTH_LIMIT, LITTLE
 
 Rule = Callable[[Case], Decision | None]
 
@@ -56,7 +57,7 @@ def no_prefill_is_worth_a_pool(case: Case) -> Decision | None:
             words.bound_reason(bound, cost),
             "This holds for any hit ratio and any network, since no cache can free more",
         ),
-        conditions=words.growth_condition(bound.saving.value, cost),
+        conditions=words.growth_condition(ratio(cost.value, bound.saving.value)),
         is_proof=True,
     )
 
@@ -106,7 +107,7 @@ def no_reuse_left_is_worth_a_pool(case: Case) -> Decision | None:
             "than the cheapest pool costs"
         ),
         reasons=(words.bound_reason(bound, cost), *words.rival_reasons(case)),
-        conditions=words.growth_condition(bound.saving.value, cost),
+        conditions=words.growth_condition(ratio(cost.value, bound.saving.value)),
         is_proof=True,
     )
 
@@ -146,28 +147,36 @@ def pool_adds_nothing(case: Case) -> Decision | None:
 
 
 def prefill_does_not_bind(case: Case) -> Decision | None:
-    """A pool frees prefill only; where that saves no whole instance it saves no money."""
-    most = max(case.pools, key=lambda pool: (pool.instances_saved.high, pool.option_id))
-    if not case.is_long_enough or most.instances_saved.high >= 1:
+    """A pool frees prefill only; where that saves no whole instance it saves no money.
+
+    Unless a load within the growth limit changes that, without making anyone wait longer.
+    """
+    most = max(case.pools, key=lambda p: (p.keeps_slo, p.instances_saved.high, p.option_id))
+    if not case.is_long_enough or any(p.instances_saved.high >= 1 for p in case.pools):
         return None
-    busy = case.prefill_utilisation
-    utilisation = (
-        "" if busy is None else f"; prefill keeps the instances busy {100 * busy:.1f} % of the time"
+    growth = words.growth_to_pay(case, most)
+    reasons = (
+        words.less_than_an_instance(case, most),
+        "A pool frees prefill only: where prefill does not bind, no GPU is saved",
     )
-    saved = most.instances_saved
+    if most.keeps_slo and growth is not None and growth <= GROWTH_LIMIT.value:
+        return Decision(
+            outcome="pays_only_if",
+            headline=f"{most.title} pays only if the load grows to {growth:.1f} times: now the "
+            "prefill that it frees is not one instance",
+            reasons=(*reasons, *words.rival_reasons(case)),
+            conditions=(
+                f"the load is at least {growth:.1f} times that of this trace, at the same reuse "
+                "and pool size",
+                *words.standing_conditions(case),
+            ),
+            option=most.option_id,
+        )
     return Decision(
         outcome="does_not_pay",
         headline="A pool does not pay at this load: the prefill that it frees is not one instance",
-        reasons=(
-            f"{most.title} frees at most {saved.high:.2f} instances (modelled, "
-            f"{saved.low:.2f} to {saved.high:.2f} before rounding){utilisation}",
-            "A pool frees prefill only: where prefill does not bind, no GPU is saved",
-        ),
-        conditions=words.growth_condition(
-            most.unrounded_saving_usd, most.cost, at_least=1 / saved.value
-        )
-        if saved.value > 0
-        else (),
+        reasons=reasons,
+        conditions=words.growth_condition(growth),
     )
 
 
@@ -180,7 +189,7 @@ def costs_more_than_it_saves(case: Case) -> Decision | None:
         outcome="does_not_pay",
         headline="A pool does not pay: each option costs more than it saves",
         reasons=(words.money_reason(best), *words.rival_reasons(case)),
-        conditions=words.growth_condition(best.unrounded_saving_usd, best.cost),
+        conditions=words.growth_condition(words.growth_to_pay(case, best)),
     )
 
 

@@ -245,6 +245,7 @@ def _pool_cases(weighing: Weighing) -> Iterable[PoolCase]:
             instances_saved=freed,
             is_no_slower=is_no_slower,
             slowdown=slowdown,
+            tail_s=option.ttft_s.p99 or option.ttft_s.p90 or 0.0,
             net_negative_share=ratio(option.hit_cost.net_negative_hits, option.hit_cost.hits),
             path_bytes_per_s=path,
             break_even_bytes_per_s=break_even,

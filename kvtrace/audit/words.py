@@ -86,14 +86,41 @@ def window_text(case: Case) -> str:
     )
 
 
-def growth_condition(saving_usd: float, cost: Range, *, at_least: float = 1.0) -> tuple[str, ...]:
-    """The load at which value would meet cost, if it grows linearly and the pool stays as it is."""
-    if saving_usd <= 0:
+def growth_to_pay(case: Case, pool: PoolCase) -> float | None:
+    """Times the load at which value meets cost, one whole instance is freed, and prefill binds.
+
+    Assumes: freed prefill grows with the load; reuse and the size of the pool stay.
+    """
+    instances, usd_saved = pool.instances_saved.value, pool.unrounded_saving_usd
+    if instances <= 0 or usd_saved <= 0 or not case.prefill_utilisation:
+        return None
+    return max(
+        pool.cost.value / usd_saved,
+        1.0 / instances,
+        PREFILL_BINDS.value / case.prefill_utilisation,
+        1.0,
+    )
+
+
+def growth_condition(growth: float | None) -> tuple[str, ...]:
+    """The load that would change the answer; nothing where no load would."""
+    if growth is None:
         return ()
-    growth = max(cost.value / saving_usd, at_least)
     return (
         f"What would change this: {growth:,.1f} times the load of this trace, at the same reuse "
         f"and pool size{'' if growth <= GROWTH_LIMIT.value else ' (that is another fleet)'}",
+    )
+
+
+def less_than_an_instance(case: Case, pool: PoolCase) -> str:
+    """How much prefill the pool frees, and how busy prefill keeps the fleet."""
+    saved, busy = pool.instances_saved, case.prefill_utilisation
+    utilisation = (
+        "" if busy is None else f"; prefill keeps the instances busy {100 * busy:.1f} % of the time"
+    )
+    return (
+        f"{pool.title} frees {saved.value:.2f} instances (modelled, {saved.low:.2f} to "
+        f"{saved.high:.2f} before rounding){utilisation}"
     )
 
 

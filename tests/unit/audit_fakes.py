@@ -159,7 +159,11 @@ def make_deployment() -> Deployment:
 @cache
 def make_fleet() -> Fleet:
     fleet = default_fleet(make_deployment(), 8)
-    return replace(fleet, gpu_usd_per_hour=fleet.gpu_usd_per_hour.given(3.0, source="fleet.toml"))
+    return replace(
+        fleet,
+        gpu_usd_per_hour=fleet.gpu_usd_per_hour.given(3.0, source="fleet.toml"),
+        pool_nodes=fleet.pool_nodes.given(fleet.pool_nodes.value, source="fleet.toml"),
+    )
 
 
 def make_manifest(

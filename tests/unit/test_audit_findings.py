@@ -129,7 +129,7 @@ def test_hits_up_and_ttft_up_is_found_and_the_queue_is_named() -> None:
     # 240 of 300 ms
     assert "the queue p50 grew by 240 ms of the 300 ms" in finding.message
     assert "prompts got longer" not in finding.message
-    assert evidence(finding, "cached_ratio_tokens_last_third") == pytest.approx(0.9)
+    assert evidence(finding, "hit_ratio_last_third") == pytest.approx(0.9)
 
 
 def test_hits_made_of_longer_prompts_name_the_prompts() -> None:
@@ -143,6 +143,41 @@ def test_what_neither_queue_nor_length_explains_is_left_to_the_moves() -> None:
     finding = found(trend(**BETTER_HITS), "high_hit_ratio_slow_ttft")
     assert finding is not None
     assert "neither the queue nor the prompt length" in finding.message
+
+
+def test_hits_below_hbm_are_added_to_those_in_hbm_and_their_bytes_are_named() -> None:
+    slices = [
+        {
+            "slice_start_ns": index * 100,
+            "requests": 200,
+            "ttft_p50_ms": 100.0 if index < 3 else 300.0,
+            "ttft_p90_ms": None,
+            "queue_p50_ms": 0.0,
+            "engine_prefix_hit_ratio": 0.4,
+            "mean_prompt_tokens": 1000.0,
+        }
+        for index in range(6)
+    ]
+    samples = [
+        {"observed_at_ns": at, "engine": None, "metric": metric, "value": value}
+        for at, local, external in ((0, 0.4, 0.0), (90, 0.4, 0.1), (450, 0.4, 0.75))
+        for metric, value in (
+            ("prefix_hit_ratio", local),
+            ("external_prefix_hit_ratio", external),
+        )
+    ]
+    record = with_queries(
+        latency__hit_and_ttft_over_time=query(slices), samples__over_time=query(samples)
+    )
+    finding = found(record, "high_hit_ratio_slow_ttft")
+    # first: mean of 0.40 and 0.4 + 0.6 x 0.1 = 0.46; last: 0.4 + 0.6 x 0.75 = 0.85
+    assert evidence(finding, "hit_ratio_first_third") == pytest.approx(0.43)
+    assert evidence(finding, "hit_ratio_last_third") == pytest.approx(0.85)
+    assert finding is not None
+    # 1 000 x 0.6 x 0.75 = 450 tokens at 327 680 bytes = 147.5 MB
+    assert "about 450 tokens a request are moved" in finding.message
+    assert "147.5 MB" in finding.message
+    assert finding.confidence == "high"
 
 
 def test_without_a_logged_queue_no_cause_is_claimed() -> None:

@@ -22,6 +22,7 @@ POOL = PoolCase(
     instances_saved=Range(2.4, 3.4, 4.8),
     is_no_slower=True,
     slowdown="p90 0.8 s against 1.1 s",
+    tail_s=2.0,
     net_negative_share=0.01,
     path_bytes_per_s=100e9,
     break_even_bytes_per_s=20e9,
@@ -106,6 +107,18 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
     (
         "prefill saved but not one instance",
         replace(PAYS, pools=pool(instances_saved=Range(0.3, 0.5, 0.7)), prefill_utilisation=0.1),
+        "does_not_pay",
+        "not one instance",
+    ),
+    (
+        "not one instance, but little growth makes it one",
+        replace(PAYS, pools=pool(instances_saved=Range(0.5, 0.7, 0.98))),
+        "pays_only_if",
+        "load grows to 1.4 times",
+    ),
+    (
+        "not one instance, little growth would do, but hits are slow",
+        replace(PAYS, pools=(replace(SLOW[0], instances_saved=Range(0.5, 0.7, 0.98)),)),
         "does_not_pay",
         "not one instance",
     ),

@@ -1,0 +1,231 @@
+"""The check behind the thesis: the hit ratio got better, TTFT got worse, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kvtrace.audit.checks import Evidence, Hit, in_ms, known_only, measured
+from kvtrace.audit.ranges import ratio
+from kvtrace.audit.thresholds import CAUSE_SHARE, HIT_RATIO_RISE, MIN_REQUESTS, TTFT_RISE
+from kvtrace.audit.view import Row, Value, count, number, rows_of
+from kvtrace.units import format_traffic
+
+_SLICES: Final = "latency/hit_and_ttft_over_time"
+_SAMPLES: Final = "samples/over_time"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure in the first and in the last third of the window."""
+
+    first: float | None
+    last: float | None
+
+    @property
+    def difference(self) -> float | None:
+        """Last - first, null where either is unknown."""
+        return None if self.first is None or self.last is None else self.last - self.first
+
+    def rose_by(self, step: float) -> bool:
+        """Known on both sides, and higher by at least `step`."""
+        return self.difference is not None and self.difference >= step
+
+    @property
+    def grew(self) -> bool:
+        """Known on both sides, and larger by the factor that counts as growth."""
+        growth = ratio(self.last, self.first)
+        return growth is not None and growth >= TTFT_RISE.value
+
+
+@dataclass(frozen=True, slots=True)
+class HitRatio:
+    """A hit ratio that the deployed cache had, and where it was read."""
+
+    name: str
+    change: Change
+    source: str
+    external: Change | None = None
+    """Of what HBM missed, the share that a tier below it served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thirds:
+    """First and last third of the time slices that know TTFT."""
+
+    first: Sequence[Row]
+    last: Sequence[Row]
+
+    def of(self, column: str) -> Change:
+        """Mean of the slices that know it, weighted by their requests."""
+        return Change(_mean(self.first, column), _mean(self.last, column))
+
+
+def high_hit_ratio_slow_ttft(evidence: Evidence) -> Hit | None:
+    """Between the first and the last third the hit ratio rose and TTFT rose too."""
+    rows = rows_of(evidence.queries, _SLICES)
+    thirds = _thirds(rows)
+    hits = next(_hit_ratios(evidence, thirds), None) if thirds else None
+    if thirds is None or hits is None or not hits.change.rose_by(HIT_RATIO_RISE.value):
+        return None
+    p50, p90 = thirds.of("ttft_p50_ms"), thirds.of("ttft_p90_ms")
+    name, ttft = ("p50", p50) if p50.grew else ("p90", p90)
+    if not ttft.grew:
+        return None
+    queue, length = thirds.of("queue_p50_ms"), thirds.of("mean_prompt_tokens")
+    causes = _causes(evidence, ttft, queue, length, hits)
+    requests = sum(count(row, "requests") or 0 for row in rows)
+    return Hit(
+        severity="warning",
+        confidence="high" if requests >= MIN_REQUESTS.value else "medium",
+        message=(
+            "A high hit ratio is not a fast service: from the first to the last third of the "
+            f"window the hit ratio ({hits.name}) went from {_percent(hits.change.first)} to "
+            f"{_percent(hits.change.last)}, and TTFT {name} from {in_ms(ttft.first)} to "
+            f"{in_ms(ttft.last)} (measured; means over the slices). Why: {causes}"
+        ),
+        evidence=known_only(
+            measured("hit_ratio_first_third", hits.change.first, "ratio", hits.source),
+            measured("hit_ratio_last_third", hits.change.last, "ratio", hits.source),
+            measured(f"ttft_{name}_first_third_ms", ttft.first, "ms", _SLICES),
+            measured(f"ttft_{name}_last_third_ms", ttft.last, "ms", _SLICES),
+            measured("queue_p50_first_third_ms", queue.first, "ms", _SLICES),
+            measured("queue_p50_last_third_ms", queue.last, "ms", _SLICES),
+            measured("mean_prompt_tokens_first_third", length.first, "tokens", _SLICES),
+            measured("mean_prompt_tokens_last_third", length.last, "tokens", _SLICES),
+        ),
+    )
+
+
+def _causes(evidence: Evidence, ttft: Change, queue: Change, length: Change, hits: HitRatio) -> str:
+    """The causes that the numbers name; several if they do, none if they do not."""
+    named = []
+    grown, queued = ttft.difference, queue.difference
+    if grown and queued is not None and queued / grown >= CAUSE_SHARE.value:
+        named.append(
+            f"the queue p50 grew by {in_ms(queued)} of the {in_ms(grown)} ({in_ms(queue.first)} to "
+            f"{in_ms(queue.last)})"
+        )
+    if length.grew:
+        named.append(
+            f"prompts got longer ({length.first:,.0f} to {length.last:,.0f} tokens on average), so "
+            "the same ratio leaves more tokens to compute and more bytes to move"
+        )
+    moved = _moved(evidence, length, hits)
+    if moved is not None:
+        named.append(moved)
+    if named:
+        return "; ".join(named)
+    if queued is None:
+        return "the queue is not logged, so queue and moved bytes cannot be told apart"
+    return (
+        "neither the queue nor the prompt length grew that much; what is left is the time to move "
+        "hits into HBM, which these logs do not show per request"
+    )
+
+
+def _moved(evidence: Evidence, length: Change, hits: HitRatio) -> str | None:
+    """Hits that have to be moved first: tokens a request from below HBM, and their bytes."""
+    external = hits.external
+    if external is None or not external.rose_by(HIT_RATIO_RISE.value):
+        return None
+    total, served = hits.change.last, external.last
+    if total is None or served is None or length.last is None or served >= 1:
+        return None
+    missed = (1 - total) / (1 - served)  # of all tokens, what HBM did not hold
+    tokens = length.last * missed * served
+    return (
+        f"hits now come from below HBM ({_percent(external.first)} to {_percent(served)} of what "
+        f"HBM misses): about {tokens:,.0f} tokens a request are moved before its first token, "
+        f"{format_traffic(tokens * evidence.kv.bytes_per_token)} at "
+        f"{evidence.kv.bytes_per_token:,.0f} bytes a token of {evidence.kv.llm}"
+    )
+
+
+def _thirds(rows: Sequence[Row]) -> Thirds | None:
+    """At least two slices each."""
+    known = [row for row in rows if number(row, "ttft_p50_ms") is not None]
+    size = len(known) // 3
+    return Thirds(known[:size], known[-size:]) if size >= 2 else None
+
+
+def _hit_ratios(evidence: Evidence, thirds: Thirds) -> Iterator[HitRatio]:
+    """What the deployed cache hit: per request, else all tiers of the engine, else HBM alone."""
+    cached = thirds.of("cached_ratio_tokens")
+    if cached.difference is not None:
+        yield HitRatio("cached_tokens / prompt_tokens", cached, _SLICES)
+    combined = _all_tiers(evidence, thirds)
+    if combined is not None:
+        yield combined
+    engine = thirds.of("engine_prefix_hit_ratio")
+    if engine.difference is not None:
+        yield HitRatio("as the engine prints it", engine, _SLICES)
+
+
+def _all_tiers(evidence: Evidence, thirds: Thirds) -> HitRatio | None:
+    """Ratio over HBM and what is below it, from lines that print both over the same window.
+
+    Formula: L + (1 - L) · E, L the HBM hit ratio, E the external one, which is of what HBM missed.
+    """
+    until, since = (
+        count(thirds.first[-1], "slice_start_ns"),
+        count(thirds.last[0], "slice_start_ns"),
+    )
+    if until is None or since is None:
+        return None
+    lines = _lines(rows_of(evidence.queries, _SAMPLES))
+    first = [pair for at, pair in lines if at <= until]
+    last = [pair for at, pair in lines if at >= since]
+    if not first or not last:
+        return None
+
+    def change(value: int | None) -> Change:
+        def mean(pairs: Sequence[tuple[float, float]]) -> float:
+            taken = [
+                local + (1 - local) * external if value is None else (local, external)[value]
+                for local, external in pairs
+            ]
+            return math.fsum(taken) / len(taken)
+
+        return Change(mean(first), mean(last))
+
+    return HitRatio(
+        "HBM and below it, as the engine prints them",
+        change(None),
+        _SAMPLES,
+        external=change(1),
+    )
+
+
+def _lines(rows: Sequence[Row]) -> list[tuple[int, tuple[float, float]]]:
+    """(time, (HBM ratio, external ratio)) of the observations that print both."""
+    seen: dict[tuple[int, Value], dict[str, float]] = {}
+    for row in rows:
+        at, value = count(row, "observed_at_ns"), number(row, "value")
+        metric = row.get("metric")
+        if at is not None and value is not None and isinstance(metric, str):
+            seen.setdefault((at, row.get("engine")), {})[metric] = value
+    pairs = [
+        (at, (values["prefix_hit_ratio"], values["external_prefix_hit_ratio"]))
+        for (at, _), values in seen.items()
+        if "prefix_hit_ratio" in values and "external_prefix_hit_ratio" in values
+    ]
+    return sorted(pairs)
+
+
+def _mean(rows: Sequence[Row], column: str) -> float | None:
+    known = [
+        (value, number(row, "requests") or 0.0)
+        for row in rows
+        if (value := number(row, column)) is not None
+    ]
+    return ratio(
+        math.fsum(value * weight for value, weight in known),
+        math.fsum(weight for _, weight in known),
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "unknown" if value is None else f"{100 * value:.1f} %"
