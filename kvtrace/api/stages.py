@@ -21,6 +21,7 @@ from kvtrace.audit.inputs import AuditInput
 from kvtrace.config import Settings
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
+from kvtrace.duckdb_session import Param
 from kvtrace.errors import Location, OutputError, UsageError
 from kvtrace.exec.progress import Progress
 from kvtrace.ingest.pipeline import IngestSettings, fingerprint, ingest_paths
@@ -220,15 +221,15 @@ def _run_queries(dataset: Dataset, deployment: Deployment) -> dict[str, QueryRes
             wanted = {param.name for param in catalog.describe(name).params}
             params = block_size_param(dataset.manifest, wanted)
             if "kv_bytes_per_token" in wanted:
-                params["kv_bytes_per_token"] = str(bytes_per_token)
+                params["kv_bytes_per_token"] = bytes_per_token
             results[name] = catalog.run(session, name, params)
     return results
 
 
-def block_size_param(manifest: Manifest, wanted: set[str]) -> dict[str, str]:
+def block_size_param(manifest: Manifest, wanted: set[str]) -> dict[str, Param]:
     """The block size of the dataset, for a query that asks for it."""
     size = manifest.totals.block_size_tokens
-    return {"block_size_tokens": str(size)} if "block_size_tokens" in wanted and size else {}
+    return {"block_size_tokens": size} if "block_size_tokens" in wanted and size else {}
 
 
 def _command(inputs: Inputs, settings: Settings) -> str:

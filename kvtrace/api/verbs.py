@@ -148,7 +148,8 @@ def query(
         catalog = load_catalog()
         info = catalog.describe(name or "")
         bound = block_size_param(opened.manifest, {p.name for p in info.params})
-        return QueryTable(info.name, catalog.run(session, info.name, {**bound, **(params or {})}))
+        given = catalog.parse_params(info.name, params or {})
+        return QueryTable(info.name, catalog.run(session, info.name, {**bound, **given}))
 
 
 def list_queries() -> list[str]:
@@ -160,7 +161,8 @@ def list_queries() -> list[str]:
 
 def show_sql(name: str, params: Mapping[str, str] | None = None) -> str:
     """A query with its parameters as text for the duckdb CLI."""
-    return load_catalog().show_sql(name, params or {})
+    catalog = load_catalog()
+    return catalog.show_sql(name, catalog.parse_params(name, params or {}))
 
 
 def report(audit: Path | str, *, output: Path | str | None = None, lang: str = "en") -> Path:
