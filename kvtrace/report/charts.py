@@ -57,6 +57,8 @@ class Series:
     colour: str
     style: int = 0
     hover: Sequence[str] = ()
+    labels: bool = False
+    """Whether the hover text stands at the bars."""
     faint: bool = False
     """The whole, of which the other series are parts."""
 
@@ -179,8 +181,14 @@ def stacked_panels(panels: Sequence[Panel], *, x: Axis) -> str:
     from plotly.subplots import make_subplots
 
     figure = _figure(
-        130 + 150 * len(panels),
-        make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.09),
+        110 + 160 * len(panels),
+        make_subplots(
+            rows=len(panels),
+            cols=1,
+            shared_xaxes=True,
+            vertical_spacing=0.42 / (len(panels) + 1),
+            subplot_titles=[plot_text(panel.axis.title) for panel in panels],
+        ),
     )
     values: list[float | str | None] = []
     for row, panel in enumerate(panels, start=1):
@@ -189,7 +197,11 @@ def stacked_panels(panels: Sequence[Panel], *, x: Axis) -> str:
             figure.add_trace(line, row=row, col=1)
             values.extend(one.x)
         axis = _axis(panel.axis, [v for one in panel.series for v in one.y])
-        figure.update_yaxes(axis | {"rangemode": "tozero"}, row=row, col=1)
+        figure.update_yaxes(
+            axis | {"rangemode": "tozero", "title": None, "nticks": 4}, row=row, col=1
+        )
+    figure.update_annotations(x=0, xanchor="left", font={"size": 12.5, "color": "var(--soft)"})
+    figure.update_layout(legend={"y": 1 + 34 / (110 + 160 * len(panels))})
     shared = _axis(x, values)
     figure.update_xaxes({k: v for k, v in shared.items() if k != "title"})
     figure.update_xaxes({"title": shared["title"]}, row=len(panels), col=1)
@@ -271,6 +283,10 @@ def _bar(series: Series, *, horizontal: bool) -> go.Bar:
         },
         hovertext=thin(series.hover) or None,
         hovertemplate="%{hovertext}<extra></extra>" if series.hover else None,
+        text=thin(series.hover) if series.labels else None,
+        textposition="auto" if series.labels else None,
+        textangle=0,
+        cliponaxis=False,
     )
 
 
@@ -299,8 +315,10 @@ def _axis(axis: Axis, values: Sequence[float | str | None]) -> dict[str, Any]:
         unit = _UNIT.get(axis.kind, "")
         labels = [format_value(tick, unit, name=axis.kind) or "" for tick in ticks]
         shared |= {"tickmode": "array", "tickvals": ticks, "ticktext": labels}
-    elif axis.kind in ("ratio", "count"):
-        shared |= {"tickformat": ".0%" if axis.kind == "ratio" else "~s"}
+    elif axis.kind == "ratio":
+        shared |= {"tickformat": ".0%"}
+    elif axis.kind == "count":
+        shared |= {"tickformat": "~s"} if ends[1] >= 6 else {"dtick": 1}
     if axis.bounds is not None:
         shared |= {"range": [_log10(end) if axis.log else end for end in axis.bounds]}
     return shared
@@ -319,7 +337,13 @@ def _linear_ticks(kind: Kind, low: float, high: float) -> list[float]:
     """Ticks for bytes and seconds, whose labels carry a unit; none for the others."""
     if kind not in ("bytes", "traffic", "seconds") or high <= 0:
         return []
-    steps = (m * step for step in _STEPS[kind] for m in (1.0, 2.0, 2.5, 5.0))
+    bases: Sequence[float] = _STEPS[kind]
+    if kind == "bytes":  # tenths of the unit that the largest value is printed in
+        unit = max(
+            (_GIB * 1024.0**e for e in (-3, -2, -1, 0, 1, 2, 3)), key=lambda u: u * (u <= high)
+        )
+        bases = (unit / 10, unit, unit * 10, unit * 100)
+    steps = (m * step for step in bases for m in (1.0, 2.0, 2.5, 5.0))
     step = next((one for one in sorted(steps) if high / one <= 6), high)
     return [step * i for i in range(int(high / step) + 2)]
 
@@ -361,7 +385,7 @@ def _lengths(series: Sequence[Series], mode: str) -> list[float | str | None]:
 def _rows_height(rows: Sequence[str]) -> int:
     """Room for every row, whose label may take several lines."""
     lines_of_text = max((row.count("<br>") + 1 for row in rows), default=1)
-    return 118 + max(len(rows), 1) * max(40, 18 * lines_of_text + 10)
+    return 108 + max(len(rows), 1) * max(36, 16 * lines_of_text + 8)
 
 
 def _add_mark(figure: go.Figure, mark: Mark, *, log: bool) -> None:

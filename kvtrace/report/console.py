@@ -49,7 +49,9 @@ def _cut(text: str, width: int) -> str:
 
 def _wrapped(label: str, text: str, *, lines: int) -> list[str]:
     """At most `lines` lines, the following ones under the text of the first."""
-    pieces = textwrap.wrap(safe_text(text).replace(NBSP, " "), WIDTH - _LABEL) or [""]
+    pieces = textwrap.wrap(
+        safe_text(text).replace(NBSP, " "), WIDTH - _LABEL, break_on_hyphens=False
+    ) or [""]
     if len(pieces) > lines:
         pieces[lines - 1] = _cut(f"{pieces[lines - 1]} …", WIDTH - _LABEL)
     return [_line(label if i == 0 else "", piece) for i, piece in enumerate(pieces[:lines])]
@@ -61,7 +63,7 @@ def _known(value: float | None, unit: str) -> str:
 
 def _data_lines(record: AuditRecord) -> list[str]:
     data = record.data
-    span = "no clock" if data.span_s is None else _known(data.span_s, "s")
+    span = "no clock" if data.span_s is None else f"span {_known(data.span_s, 's')}"
     tokens = (
         f"{_known(data.prompt_tokens, '')} prompt + {_known(data.output_tokens, '')} output tokens"
     )
@@ -69,7 +71,7 @@ def _data_lines(record: AuditRecord) -> list[str]:
     files = f"{len(data.files):,} file{'' if len(data.files) == 1 else 's'}"
     rejected = f"{data.rejected:,} record{'' if data.rejected == 1 else 's'} rejected"
     return [
-        _line("data", f"{_known(data.requests, 'requests')}, {tokens}, span {span}"),
+        _line("data", f"{_known(data.requests, 'requests')}, {tokens}, {span}"),
         _line("evidence", f"grade {data.evidence_grade}, {grade}; {files}, {rejected}"),
         _line("validity", _validity(record)),
     ]
@@ -89,11 +91,12 @@ def _verdict_lines(record: AuditRecord) -> list[str]:
     verdict = record.verdict
     outcome = load_texts("en")(f"verdict.outcome.{verdict.outcome}").upper()
     why = "; ".join(safe_text(reason) for reason in verdict.confidence_reasons)
-    confidence = f"{outcome}  (confidence {verdict.confidence}{': ' if why else ''}{why})"
-    lines = ["", _line("verdict", confidence), *_wrapped("", verdict.headline, lines=2)]
+    confidence = f"{verdict.confidence}{': ' if why else ''}{why}"
+    lines = ["", _line("verdict", outcome), *_wrapped("", verdict.headline, lines=2)]
+    lines.append(_line("confidence", confidence))
     if verdict.next_measurement is not None:
         lines += _wrapped("measure", verdict.next_measurement.question, lines=1)
-        lines += _wrapped("", f"with {verdict.next_measurement.flag}", lines=1)
+        lines += _wrapped("", f"with {verdict.next_measurement.flag}", lines=2)
     return lines
 
 
@@ -107,7 +110,7 @@ def _number(quantity: Quantity) -> str:
     interval = format_interval(quantity.low, quantity.high, quantity.unit, name=quantity.id)
     title = safe_text(quantity.title or quantity.id.replace("_", " "))
     reason = safe_text(quantity.interval_reason) or "no interval given"
-    return f"{value}  {title}, {quantity.kind} ({interval or reason})"
+    return f"{value} ({interval or _cut(reason, 40)}), {quantity.kind}: {title}"
 
 
 def _finding_lines(record: AuditRecord, room: int) -> list[str]:

@@ -82,17 +82,26 @@ def format_usd(value: float) -> str:
     magnitude = abs(value)
     if magnitude >= 100:
         return f"{sign}${magnitude:,.0f}"
-    if magnitude >= 1 or magnitude == 0:
+    if magnitude == 0:
+        return "$0"
+    if magnitude >= 1:
         return f"{sign}${magnitude:,.2f}"
     return f"{sign}${magnitude:.3g}"
 
 
+def _format_time(seconds: float) -> str:
+    """A duration; below a microsecond ms would need an exponent."""
+    if 0 < abs(seconds) < 1e-6:
+        return f"{seconds * NS_PER_S:,.3g} ns"
+    return format_seconds(seconds)
+
+
 def _scaled(unit: str) -> Callable[[float], str] | None:
     return {
-        "s": format_seconds,
-        "ms": lambda value: format_seconds(value / 1_000),
-        "us": lambda value: format_seconds(value / 1_000_000),
-        "ns": lambda value: format_seconds(value / NS_PER_S),
+        "s": _format_time,
+        "ms": lambda value: _format_time(value / 1_000),
+        "us": lambda value: _format_time(value / 1_000_000),
+        "ns": lambda value: _format_time(value / NS_PER_S),
         "ratio": format_ratio,
         "0..1": format_ratio,
         "percent": lambda value: f"{value:,.2f}{NBSP}%",

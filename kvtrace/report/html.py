@@ -28,7 +28,22 @@ _WORDS_FOR_SCRIPT: Final = ("to_light", "to_dark", "copied", "not_copied")
 
 
 def render_html(record: AuditRecord, *, lang: Lang) -> str:
-    """The whole page; the same record and language give the same text. Encode it as UTF-8."""
+    """The whole page, at most 4 MB; the same record and language give the same text.
+
+    Encode it as UTF-8. Where tables are large, the page shows fewer rows and says so.
+    """
+    for rows in _ROW_LIMITS[:-1]:
+        html = _render(record, lang=lang, row_limit=rows)
+        if len(html.encode("utf-8")) <= MAX_HTML_BYTES:
+            return html
+    return _render(record, lang=lang, row_limit=_ROW_LIMITS[-1])
+
+
+_ROW_LIMITS: Final = (200, 60, 15)
+"""Most rows of a table, tried in this order until the page is small enough."""
+
+
+def _render(record: AuditRecord, *, lang: Lang, row_limit: int) -> str:
     from markupsafe import Markup
 
     texts = load_texts(lang)
@@ -38,6 +53,7 @@ def render_html(record: AuditRecord, *, lang: Lang) -> str:
     return page.render(
         record=record,
         page=page_view(record, texts),
+        row_limit=row_limit,
         t=texts,
         lang=HTML_LANG[lang],
         csp=content_security_policy(scripts=(bundle, script), style=style),

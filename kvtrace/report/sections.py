@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kvtrace.audit.record import AuditRecord, Finding, Option
+from kvtrace.audit.record import AuditRecord, Finding, Option, Validity
 from kvtrace.report.figures import MOVE_TABLES, all_charts, move_against_recompute
 from kvtrace.report.format import format_value, safe_text
 from kvtrace.report.texts import Texts
@@ -127,6 +127,8 @@ class PageView:
     queries: tuple[str, ...]
     definitions: TableView | None
     """Every definition of a hit rate, reconciled."""
+    validity: tuple[Validity, ...]
+    """The gravest first."""
     checks: tuple[TableView, ...]
     """Quality queries: no row is good."""
 
@@ -154,6 +156,9 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         files=tuple(_file(entry) for entry in record.data.files[:MAX_FILES]),
         notes=_notes(record),
         definitions=table_view(definitions, origin="computed") if definitions else None,
+        validity=tuple(
+            sorted(record.data.validity, key=lambda one: _SEVERITIES.index(one.severity))
+        )[:MAX_NOTES],
         checks=tuple(
             table_view(record.tables[id]) for id in sorted(record.tables) if _is_check(id)
         ),

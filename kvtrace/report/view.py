@@ -13,6 +13,8 @@ from kvtrace.report.texts import Texts
 
 MAX_ROWS: Final = 200
 """Most rows of one table in the page; audit.json and the query have them all."""
+MAX_ID: Final = 36
+"""Longest identifier that a table keeps on one line."""
 Origin = Literal["measured", "computed", "modelled"]
 _UNIT_SUFFIX: Final = re.compile(r"_(ns|us|ms|s|bytes_per_s)$")
 _TEXT_UNITS: Final = ("name", "names", "flag", "text", "keyed hash", "hash")
@@ -24,7 +26,8 @@ class CellView:
 
     text: str | None
     exact: str
-    is_number: bool
+    kind: Literal["num", "id", "text"]
+    """How it is set: a number, an identifier on one line, or prose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,12 @@ def label_of(column: str) -> str:
     return safe_text(_UNIT_SUFFIX.sub("", column).replace("_", " "), limit=60)
 
 
+def title_of(id: str) -> str:
+    """A quantity's id for people; what stands behind a colon is what it is of."""
+    idea, _, subject = id.partition(":")
+    return f"{label_of(idea)} ({safe_text(subject, limit=60)})" if subject else label_of(idea)
+
+
 def table_view(table: Table, *, source: str = "", origin: Origin | None = None) -> TableView:
     """A table of the record; `source` names its maker where no query did."""
     heads = tuple(
@@ -144,7 +153,11 @@ def _unit_of(table: Table, row: Sequence[Cell], unit: str) -> str:
 
 
 def _cell(value: Cell, head: Head, unit: str) -> CellView:
-    return CellView(format_value(value, unit, name=head.name), exact_value(value), head.is_number)
+    text = format_value(value, unit, name=head.name)
+    kind: Literal["num", "id", "text"] = "num" if head.is_number else "text"
+    if not head.is_number and text is not None and len(text) <= MAX_ID and " " not in text:
+        kind = "id"
+    return CellView(text, exact_value(value), kind)
 
 
 def made_table(
@@ -168,7 +181,7 @@ def quantity_view(quantity: Quantity, texts: Texts) -> QuantityView:
     unit = "" if quantity.unit in _TEXT_UNITS else quantity.unit
     return QuantityView(
         id=quantity.id,
-        title=safe_text(quantity.title) or label_of(quantity.id),
+        title=safe_text(quantity.title) or title_of(quantity.id),
         text=format_value(quantity.value, unit, name=quantity.id),
         interval=interval,
         interval_reason=safe_text(quantity.interval_reason) or texts("quantity.no_interval"),

@@ -38,6 +38,8 @@ def latency_by_bucket(record: AuditRecord, texts: Texts) -> ChartView:
     names = columns.buckets(bucket)
     series = []
     facts: dict[str, str] = {}
+    log = _spans_decades(columns)
+    zeros = False
     for style, (key, colour) in enumerate((("queue", QUEUE), ("prefill", PREFILL), ("ttft", MOVE))):
         index = columns.find(f"{key}_p50_ns", f"{key}_p50_s", f"{key}_p50_ms")
         values = columns.numbers(index) if index is not None else []
@@ -48,7 +50,8 @@ def latency_by_bucket(record: AuditRecord, texts: Texts) -> ChartView:
             f"{plot_text(label)} P50: {show(v, 's', texts)}<br>≥ {n}"
             for n, v in zip(names, values, strict=True)
         ]
-        shown = [v if v is not None and v > 0 else None for v in values]
+        zeros = zeros or (log and 0.0 in values)
+        shown = [None if log and v == 0 else v for v in values]
         series.append(Series(label, names, shown, colour, style, hover))
         top = largest(columns, index)
         facts[key] = texts(
@@ -60,16 +63,25 @@ def latency_by_bucket(record: AuditRecord, texts: Texts) -> ChartView:
         id="latency",
         title=texts("chart.latency.title"),
         origin="measured",
-        summary=" ".join(facts.values()),
+        summary=" ".join([*facts.values(), *([texts("chart.latency.zeros")] if zeros else [])]),
         figure=charts.lines(
             series,
             x=Axis(texts("axis.bucket"), "category"),
-            y=Axis(texts("axis.seconds_p50"), "seconds", log=True),
+            y=Axis(texts("axis.seconds_p50"), "seconds", log=log),
         ),
         table=table_view(table),
     )
 
 
+def _spans_decades(columns: Columns) -> bool:
+    """Whether the medians are too far apart for a linear axis to show them all."""
+    names = [name for name in columns.table.columns if name.split("_p50_")[0] in _STAGES]
+    indices = [columns.table.columns.index(name) for name in names if "_p50_" in name]
+    known = [v for i in indices for v in columns.numbers(i) if v is not None and v > 0]
+    return bool(known) and max(known) > 100 * min(known)
+
+
+_STAGES: Final = ("queue", "prefill", "ttft")
 _TIME_PANELS: Final[tuple[tuple[str, Kind, tuple[tuple[str, str], ...]], ...]] = (
     (
         "hit_ratio",

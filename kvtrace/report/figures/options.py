@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kvtrace.audit.record import AuditRecord, Cell, Option, Table
+from kvtrace.audit.record import AuditRecord, Cell, LinkLedger, Option, Table
 from kvtrace.report import charts
 from kvtrace.report.charts import Axis, Kind, Panel, Series, plot_text
 from kvtrace.report.figures.common import (
@@ -261,9 +261,20 @@ def _move_panel(
     )
 
 
+MAX_LINKS: Final = 2
+"""Links of one option that the chart shows; the table has all."""
+
+
+def _busiest(option: Option) -> list[LinkLedger]:
+    """The links with the highest use, busiest first, leaving out those that carry nothing."""
+    used = [link for link in option.links if link.bytes_read > 0 or link.bytes_written > 0]
+    return sorted(used, key=lambda link: (-link.utilisation, link.link_id))[:MAX_LINKS]
+
+
 def ledger(record: AuditRecord, texts: Texts) -> ChartView:
     """Use and bytes of each link in each option."""
-    rows = [(option, link) for option in record.options for link in option.links]
+    every = [(option, link) for option in record.options for link in option.links]
+    rows = [(option, link) for option in record.options for link in _busiest(option)]
     if not rows:
         return absent("ledger", texts, "modelled")
     names = [f"{plot_text(o.title, width=36)}<br><b>{plot_text(k.link_id)}</b>" for o, k in rows]
@@ -273,7 +284,8 @@ def ledger(record: AuditRecord, texts: Texts) -> ChartView:
         names,
         PALETTE[0],
         0,
-        [f"{show(k.utilisation, 'ratio', texts)}" for _, k in rows],
+        [show(k.utilisation, "ratio", texts) for _, k in rows],
+        labels=True,
     )
     read, written = (
         Series(
@@ -293,7 +305,7 @@ def ledger(record: AuditRecord, texts: Texts) -> ChartView:
         "ledger",
         texts("chart.ledger.title"),
         columns,
-        [[o.title, *(getattr(k, name) for name, _ in _LINK_COLUMNS)] for o, k in rows],
+        [[o.title, *(getattr(k, name) for name, _ in _LINK_COLUMNS)] for o, k in every],
     )
     return ChartView(
         id="ledger",
@@ -366,7 +378,7 @@ def replay_over_time(record: AuditRecord, texts: Texts) -> ChartView:
             value=show(worst[ttft], "s", texts),
             time=show(worst[time], "s", texts),
         ),
-        figure=charts.stacked_panels(panels, x=Axis(texts("axis.time"), "seconds")),
+        figure=charts.stacked_panels(panels, x=Axis(texts("axis.replay_time"), "seconds")),
         table=table_view(table, source=texts("source.replay")),
     )
 
