@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappush
-from math import inf
 
 from kvtrace.replay.links import FlowNet
 from kvtrace.replay.state import Requests
@@ -28,11 +27,6 @@ class Agenda:
         """Call `handler` at `time_s`."""
         self._sequence += 1
         heappush(self.heap, (time_s, self._sequence, handler))
-
-    @property
-    def next_at(self) -> float:
-        """Time of the first event; inf when there is none."""
-        return self.heap[0][0] if self.heap else inf
 
 
 class Move:

@@ -139,6 +139,8 @@ def _pool_bytes_per_s(deployment: Deployment, fleet: Fleet, option: _PoolOption)
 
     Formula: RDMA: nodes · min(ports · port rate, DRAM rate). TCP: the port rate is the one that a
     GPU node's TCP port reaches, but never more than over RDMA.
+    Assumes: the blocks of a request lie spread over all pool nodes, so that one load may use every
+    port.
     """
     if option.nic != "nic_tcp":
         return fleet.pool_bytes_per_s

@@ -142,9 +142,9 @@ def test_a_pool_hit_fills_hbm() -> None:
 
 
 def test_an_async_load_lets_others_use_the_gpu() -> None:
-    # abcd pulls 60 B at 30 B/s from 10 on; x arrives at 10.5 and is served at once. From 10.6 on x's
-    # write (20 B) takes half of the NIC: 42 B of the pull are left, 20 B go by 10.6 + 20 / 15, the
-    # other 22 B take 22 / 30 s more: 12.667, and 0.1 s for d.
+    # abcd pulls 60 B at 30 B/s from 10 on; x arrives at 10.5 and is served at once. From 10.6 on
+    # x's write (20 B) takes half of the NIC: 42 B of the pull are left, 20 B go by 10.6 + 20 / 15,
+    # the other 22 B take 22 / 30 s more: 12.667, and 0.1 s for d.
     scenario = pool_scenario(links=links(pcie=FAST, nic=30.0, pool=FAST), instances=2)
     trace = make_trace([Ask(0, "abc"), Ask(10, "abcd"), Ask(10.1, "-"), Ask(10.5, "x")])
     result = simulate(trace, scenario)
@@ -286,6 +286,13 @@ def test_the_arbiter_takes_the_leading_tiers_that_are_worth_it(
     result = simulate(TWO_TIERS_TRACE, scenario)
     assert hits(result, "host_dram") == [0, 0, 20]
     assert hits(result, "pool") == [0, 0, from_pool]
+
+
+def test_blocks_that_spare_no_token_are_not_loaded() -> None:
+    # the only token of the prompt is computed in any case
+    result = simulate(make_trace([Ask(0, "a", 1), Ask(10, "a", 1)]), pool_scenario())
+    assert hits(result, "pool") == [0, 0]
+    assert result.timeline.moved_bytes.tolist() == [0.0, 0.0]
 
 
 def test_no_further_tier_is_asked_once_all_is_found() -> None:
@@ -490,6 +497,17 @@ def test_loads_wait_for_their_turn_while_hbm_is_blocked() -> None:
     assert hits(result, "host_dram") == [0, 0, 30, 30]
     assert result.timeline.queue_s[2:] == pytest.approx([end - 11, end - 12 + 0.1])
     assert result.timeline.ttft_s[2:] == pytest.approx([end - 11 + 0.1, end - 12 + 0.2])
+
+
+def test_a_request_that_was_held_back_may_find_nothing_to_load() -> None:
+    # as above, with y instead of abcx: its lookup waits too, finds nothing and costs nothing
+    scenario = make_scenario(hbm_capacity_bytes=200.0, tiers=(dram_tier(),), links=links(pcie=FAST))
+    trace = make_trace([Ask(0, "abc"), Ask(10, "efghij", output=40), Ask(11, "abcd"), Ask(12, "y")])
+    result = simulate(trace, scenario)
+    end = 10.6 + 39 * 0.1
+    assert hits(result, "host_dram") == [0, 0, 30, 0]
+    # y needs no load, so it takes the GPU while abc is on its way
+    assert result.timeline.queue_s[3] == pytest.approx(end - 12)
 
 
 def test_a_lookup_that_finds_nothing_new_delays_by_its_own_time() -> None:
