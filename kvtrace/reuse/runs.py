@@ -58,7 +58,8 @@ def cut_runs(runs: Runs, extra_edges: IntArray | None = None) -> Atoms:
     """The atoms of these runs; `extra_edges` are more ids to cut in front of."""
     ends = runs.start + runs.blocks
     more = extra_edges if extra_edges is not None else np.zeros(0, dtype=np.int64)
-    edges = np.unique(np.concatenate((runs.start, ends, more)))
+    edges = np.sort(np.concatenate((runs.start, ends, more)))
+    edges = edges[np.diff(edges, prepend=-1) > 0]
     first = np.searchsorted(edges, runs.start)
     atoms_in_run = np.searchsorted(edges, ends) - first
     ref_offset = prefix_sums(atoms_in_run)

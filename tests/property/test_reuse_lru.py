@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvtrace.reuse.distance import fenwick_weights
 from kvtrace.reuse.facts import build_reuse
 from kvtrace.reuse.trace import build_trace
 from tests.traces import Traced, domain, tables
@@ -71,7 +72,7 @@ any_ids = st.lists(
 
 
 @given(trees() | any_ids)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_facts_equal_a_step_by_step_lru_at_every_capacity(requests: list[Traced]) -> None:
     reuse = tables(requests, block_size_tokens=BLOCK)["reuse"]
     blocks = [request.blocks for request in requests]
@@ -182,6 +183,15 @@ def test_trace_has_the_same_requests_in_dense_ids_of_first_appearance(
     ]
     assert unrolled == expected
     assert trace.distinct_blocks == len(rank)
+
+
+def test_fenwick_kernel_is_bit_equal_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvtrace.reuse.distance.compiled_weights", lambda: fenwick_weights)
+    for seed in range(40):
+        requests = random_requests(random.Random(seed))
+        by_numpy = tables(requests, block_size_tokens=BLOCK, kernel="numpy")["reuse"]
+        by_fenwick = tables(requests, block_size_tokens=BLOCK, kernel="numba")["reuse"]
+        assert by_fenwick.equals(by_numpy)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,8 +20,9 @@ def catalog() -> Catalog:
 
 
 @pytest.fixture(scope="module")
-def session() -> Session:
-    return Session(threads=1)
+def session() -> Iterator[Session]:
+    with Session(threads=1) as opened:
+        yield opened
 
 
 def close(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

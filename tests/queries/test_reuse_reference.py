@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
@@ -19,7 +20,12 @@ from tests.traces import Traced, tables
 BLOCK = 4
 SECOND = 1_000_000_000
 CATALOG = load_catalog()
-SESSION = Session(threads=1)
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with Session(threads=1) as opened:
+        yield opened
 
 
 @dataclass
@@ -65,11 +71,11 @@ def timed_trees(draw: st.DrawFn) -> list[Traced]:
     return requests
 
 
-def load(requests: list[Traced]) -> None:
+def load(session: Session, requests: list[Traced]) -> None:
     """Fill the session with this trace."""
     frames = {name: table.empty() for name, table in TABLES.items()}
     for name, frame in (frames | tables(requests, block_size_tokens=BLOCK)).items():
-        SESSION.create_table(name, frame)
+        session.create_table(name, frame)
 
 
 def unlimited(requests: list[Traced]) -> list[Looked]:
@@ -79,9 +85,9 @@ def unlimited(requests: list[Traced]) -> list[Looked]:
 
 @given(timed_trees())
 @settings(max_examples=60, deadline=None)
-def test_summary_equals_the_reference(requests: list[Traced]) -> None:
-    load(requests)
-    row = CATALOG.run(SESSION, "reuse/summary").frame.row(0, named=True)
+def test_summary_equals_the_reference(session: Session, requests: list[Traced]) -> None:
+    load(session, requests)
+    row = CATALOG.run(session, "reuse/summary").frame.row(0, named=True)
     found = unlimited(requests)
     assert row["requests"] == len(found)
     if not found:
@@ -109,12 +115,14 @@ def test_summary_equals_the_reference(requests: list[Traced]) -> None:
 
 @given(timed_trees())
 @settings(max_examples=60, deadline=None)
-def test_capacity_curve_equals_the_reference_at_every_capacity(requests: list[Traced]) -> None:
-    load(requests)
+def test_capacity_curve_equals_the_reference_at_every_capacity(
+    session: Session, requests: list[Traced]
+) -> None:
+    load(session, requests)
     blocks = [request.blocks for request in requests]
     capacities = list(range(1, len({b for one in blocks for b in one}) + 2))
     params: dict[str, Param] = {"capacities": capacities, "block_size_tokens": BLOCK}
-    rows = CATALOG.run(SESSION, "reuse/capacity_curve", params).frame.rows(named=True)
+    rows = CATALOG.run(session, "reuse/capacity_curve", params).frame.rows(named=True)
     expected = []
     for capacity in capacities if requests else []:
         found = look_up(requests, simulate_lru(blocks, capacity))
@@ -125,8 +133,8 @@ def test_capacity_curve_equals_the_reference_at_every_capacity(requests: list[Tr
 
 @given(timed_trees())
 @settings(max_examples=40, deadline=None)
-def test_buckets_equal_the_reference(requests: list[Traced]) -> None:
-    load(requests)
+def test_buckets_equal_the_reference(session: Session, requests: list[Traced]) -> None:
+    load(session, requests)
     expected: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
     for one in unlimited(requests):
         bucket = 1
@@ -134,15 +142,15 @@ def test_buckets_equal_the_reference(requests: list[Traced]) -> None:
             bucket *= 2
         for place, value in enumerate((1, one.prompt, one.tokens(one.hit))):
             expected[bucket][place] += value
-    frame = CATALOG.run(SESSION, "reuse/by_prompt_bucket").frame
+    frame = CATALOG.run(session, "reuse/by_prompt_bucket").frame
     columns = ("prompt_bucket", "requests", "prompt_tokens", "reusable_tokens")
     assert frame.select(columns).rows() == [(b, *expected[b]) for b in sorted(expected)]
 
 
 @given(timed_trees())
 @settings(max_examples=40, deadline=None)
-def test_gaps_equal_the_reference(requests: list[Traced]) -> None:
-    load(requests)
+def test_gaps_equal_the_reference(session: Session, requests: list[Traced]) -> None:
+    load(session, requests)
     expected: dict[int, int] = defaultdict(int)
     for one in unlimited(requests):
         for gap in one.gaps:
@@ -150,16 +158,18 @@ def test_gaps_equal_the_reference(requests: list[Traced]) -> None:
             while bucket and 2 * bucket <= gap // SECOND:
                 bucket *= 2
             expected[bucket] += 1
-    frame = CATALOG.run(SESSION, "reuse/gaps").frame.select("gap_bucket_s", "reused_blocks")
+    frame = CATALOG.run(session, "reuse/gaps").frame.select("gap_bucket_s", "reused_blocks")
     assert frame.rows() == sorted(expected.items())
 
 
 @given(timed_trees())
 @settings(max_examples=40, deadline=None)
-def test_slices_equal_the_reference_and_lose_no_request(requests: list[Traced]) -> None:
-    load(requests)
+def test_slices_equal_the_reference_and_lose_no_request(
+    session: Session, requests: list[Traced]
+) -> None:
+    load(session, requests)
     found = unlimited(requests)
-    frame = CATALOG.run(SESSION, "reuse/over_time").frame
+    frame = CATALOG.run(session, "reuse/over_time").frame
     assert len(frame) <= 24
     assert frame["requests"].sum() == len(found)
     starts = frame["slice_start_ns"].to_list()
@@ -174,11 +184,11 @@ def test_slices_equal_the_reference_and_lose_no_request(requests: list[Traced]) 
 
 @given(timed_trees())
 @settings(max_examples=40, deadline=None)
-def test_kv_bytes_equal_the_reference(requests: list[Traced]) -> None:
-    load(requests)
+def test_kv_bytes_equal_the_reference(session: Session, requests: list[Traced]) -> None:
+    load(session, requests)
     found = unlimited(requests)
     params: dict[str, Param] = {"kv_bytes_per_token": 3.0, "block_size_tokens": BLOCK}
-    row = CATALOG.run(SESSION, "kv/summary", params).frame.row(0, named=True)
+    row = CATALOG.run(session, "kv/summary", params).frame.row(0, named=True)
     if not found:
         return
     distinct = len({block for request in requests for block in request.blocks})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import duckdb
 import polars as pl
@@ -20,12 +21,12 @@ query = pytest.mark.parametrize("info", QUERIES, ids=lambda info: info.name)
 
 
 @pytest.fixture(scope="module")
-def empty() -> Session:
+def empty() -> Iterator[Session]:
     """A session over a dataset without rows."""
-    session = Session(threads=1)
-    for name, table in TABLES.items():
-        session.create_table(name, table.empty())
-    return session
+    with Session(threads=1) as session:
+        for name, table in TABLES.items():
+            session.create_table(name, table.empty())
+        yield session
 
 
 def bare(sql: str) -> str:

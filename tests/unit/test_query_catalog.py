@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -11,7 +13,7 @@ from kvtrace.duckdb_session import Param, Session
 from kvtrace.errors import ModelError, UsageError
 from kvtrace.query.catalog import Catalog, load_catalog, run_sql
 from kvtrace.query.header import parse_query
-from kvtrace.query.params import parse_param
+from kvtrace.query.params import parse_param, to_sql
 from tests.traces import Traced, tables
 
 SQL = """-- name: demo/echo
@@ -32,11 +34,11 @@ order by size
 
 
 @pytest.fixture
-def session() -> Session:
-    opened = Session(threads=1)
-    for name, frame in tables([Traced([1, 2]), Traced([1, 2])]).items():
-        opened.create_table(name, frame)
-    return opened
+def session() -> Iterator[Session]:
+    with Session(threads=1) as opened:
+        for name, frame in tables([Traced([1, 2]), Traced([1, 2])]).items():
+            opened.create_table(name, frame)
+        yield opened
 
 
 @pytest.fixture
@@ -237,3 +239,52 @@ def test_texts_are_parsed_by_the_declaration_of_the_query(demo: Catalog) -> None
     assert parsed == {"size": 4, "names": ["a", "b"]}
     with pytest.raises(UsageError, match="has no parameter `sise`"):
         demo.parse_params("demo/echo", {"sise": "4"})
+
+
+def test_result_without_a_from_is_documented_too() -> None:
+    text = SQL[: SQL.index("select")] + "select\n    1::bigint as size   -- tokens: one\n"
+    assert [column.name for column in parse_query(text, source="x").columns] == ["size"]
+
+
+def test_header_alone_is_no_query() -> None:
+    with pytest.raises(ModelError, match="documents no result column"):
+        parse_query(SQL[: SQL.index("select")], source="x")
+
+
+def lay_out(folder: Path, text: str) -> Path:
+    """A folder with one query at demo/echo.sql, and a file that is none."""
+    (folder / "queries" / "demo").mkdir(parents=True)
+    (folder / "queries" / "demo" / "echo.sql").write_text(text, encoding="utf-8")
+    (folder / "queries" / "README.md").write_text("not a query", encoding="utf-8")
+    return folder
+
+
+def test_queries_inside_the_package_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = lay_out(tmp_path, SQL)
+    monkeypatch.setattr("kvtrace.query.catalog.resources.files", lambda _: package)
+    assert load_catalog().names() == ("demo/echo",)
+
+
+def test_query_that_calls_itself_otherwise_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = lay_out(tmp_path, SQL.replace("demo/echo", "demo/other"))
+    monkeypatch.setattr("kvtrace.query.catalog.resources.files", lambda _: package)
+    with pytest.raises(ModelError, match="calls itself `demo/other`"):
+        load_catalog()
+
+
+def test_installation_without_queries_says_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvtrace.query.catalog.resources.files", lambda _: tmp_path)
+    monkeypatch.setattr("kvtrace.query.catalog.__file__", str(tmp_path / "a" / "b" / "c.py"))
+    with pytest.raises(ModelError, match="this installation has no queries") as caught:
+        load_catalog()
+    assert caught.value.hint is not None
+
+
+def test_null_is_sql_null() -> None:
+    assert to_sql(None) == "null"
