@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from kvtrace.replay.scenario import PrefillTime, Scenario
 from kvtrace.replay.state import Requests
 from kvtrace.replay.topology import Topology
 from kvtrace.schema.arrays import FloatArray, IntArray, RequestTrace
+from kvtrace.units import NS_PER_S
+
+_NO_WAIT_S: Final = 1 / NS_PER_S
+"""A wait below the resolution of the trace's clock is rounding, not a queue."""
 
 
 def collect(
@@ -66,7 +71,7 @@ def _timeline(
     recompute_s, recompute_hit_s = _counterfactuals(requests, scenario.prefill, tier_hits)
     return Timeline(
         instance=np.asarray(requests.instance, dtype=np.int32),
-        queue_s=np.maximum(waited_s, 0.0),
+        queue_s=np.where(waited_s < _NO_WAIT_S, 0.0, waited_s),
         lookup_s=lookup_s,
         pull_s=pull_s,
         load_s=load_s,
