@@ -7,7 +7,7 @@ from kvtrace.audit.assumptions import build_assumptions
 from kvtrace.audit.bounds import knows_flops, reusable_tokens_per_request
 from kvtrace.audit.carrying import carrying_numbers
 from kvtrace.audit.checks import Evidence
-from kvtrace.audit.data import build_data
+from kvtrace.audit.data import build_data, replay_validity
 from kvtrace.audit.findings import find_all
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.measurements import longer_window, reuse_measurement
@@ -42,6 +42,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
     """
     _check_replays(inputs)
     data = build_data(inputs.manifest, span_s=_span_s(inputs), settings=inputs.settings)
+    data.validity.extend(replay_validity(inputs.trace, inputs.replays, inputs.manifest))
     reuse = build_reuse_part(inputs.queries, data)
     deployment = inputs.deployment
     kv = build_kv_part(

@@ -169,8 +169,8 @@ def decode_dominates(evidence: Evidence) -> Hit | None:
         confidence="medium",
         message=(
             f"The median TTFT is {in_ms(ttft)}, the median end-to-end time {in_ms(e2e)} "
-            f"(measured): without any TTFT a request would be shorter by about {100 * part:.0f} %. A pool "
-            "shortens prefill only"
+            f"(measured): without any TTFT a request would be shorter by about {100 * part:.0f} %. "
+            "A pool shortens prefill only"
         ),
         evidence=(
             measured("ttft_p50_ms", ttft, "ms", _SUMMARY),

@@ -8,6 +8,7 @@ from kvtrace.audit.record import Option
 from kvtrace.audit.thresholds import (
     BOUNCE_FACTOR,
     LITTLE,
+    MOVE_MATTERS,
     MOVE_SHARE,
     NEARLY_ALL,
     NET_NEGATIVE_DOMINATES,
@@ -30,7 +31,7 @@ def net_negative_hits(evidence: Evidence) -> Hit | None:
     cost = option.hit_cost
     others = "".join(f"; {o.title}: {100 * s:.0f} %" for s, o in worst[1:3])
     return Hit(
-        severity="critical" if share >= NET_NEGATIVE_DOMINATES.value else "warning",
+        severity="critical" if _dominate_everywhere(evidence) else "warning",
         confidence=evidence.modelled_confidence,
         message=(
             f"{option.title}: {cost.net_negative_hits:,} of {cost.hits:,} loaded hits "
@@ -43,6 +44,12 @@ def net_negative_hits(evidence: Evidence) -> Hit | None:
             modelled(f"net_negative_bytes:{option.id}", cost.net_negative_bytes, "bytes", "replay"),
         ),
     )
+
+
+def _dominate_everywhere(evidence: Evidence) -> bool:
+    """Most loaded hits are net-negative in every pool that loads any."""
+    shares = [share for o in evidence.pools if (share := _net_negative_share(o)) is not None]
+    return bool(shares) and min(shares) >= NET_NEGATIVE_DOMINATES.value
 
 
 def _net_negative_share(option: Option) -> float | None:
@@ -154,7 +161,10 @@ def host_bounce_dominates(evidence: Evidence) -> Hit | None:
     if bounce is None or direct is None:
         return None
     factor = ratio(bounce.move_s.mean, direct.move_s.mean)
+    of_ttft = ratio(bounce.move_s.mean, bounce.ttft_s.mean)
     if factor is None or factor < BOUNCE_FACTOR.value:
+        return None
+    if of_ttft is None or of_ttft < MOVE_MATTERS.value:
         return None
     return Hit(
         severity="warning",
@@ -162,10 +172,12 @@ def host_bounce_dominates(evidence: Evidence) -> Hit | None:
         message=(
             f"With the host bounce a move takes {format_seconds(bounce.move_s.mean or 0.0)} on "
             f"average, GPU-direct {format_seconds(direct.move_s.mean or 0.0)} ({factor:.2f} times, "
-            "modelled): the network is not the bottleneck, the load after it is"
+            f"modelled), {100 * of_ttft:.0f} % of TTFT: the copy through host memory, not the "
+            "network, makes the difference"
         ),
         evidence=(
             modelled("bounce_over_direct", factor, "ratio", "replays of both paths"),
+            modelled("move_share_of_ttft", of_ttft, "ratio", "replay"),
             modelled("move_mean_s:pool_dram_rdma_bounce", bounce.move_s.mean, "s", "replay"),
             modelled("move_mean_s:pool_dram_rdma_direct", direct.move_s.mean, "s", "replay"),
         ),

@@ -10,6 +10,8 @@ from kvtrace.audit.confidence import GRADE_SAYS
 from kvtrace.audit.inputs import SettingValue
 from kvtrace.audit.record import Data, Validity
 from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN
+from kvtrace.replay.result import ReplayResult
+from kvtrace.schema.arrays import RequestTrace
 from kvtrace.schema.manifest import FileEntry, Grade, Manifest, SourceEntry
 from kvtrace.units import NS_PER_S, format_seconds
 
@@ -70,6 +72,35 @@ def build_data(
         span_s=span_s,
         dataset_digest=manifest.digest,
     )
+
+
+def replay_validity(
+    trace: RequestTrace | None, results: Sequence[ReplayResult], manifest: Manifest
+) -> Iterator[Validity]:
+    """What the replays leave out."""
+    if trace is None or not results:
+        yield Validity(
+            code="not_replayed",
+            severity="warning",
+            message="No option was replayed: arrival times, lengths or blocks are missing",
+        )
+        return
+    served = manifest.totals.requests_by_status.get("ok", manifest.totals.requests)
+    if trace.requests < served:
+        yield Validity(
+            code="replayed_part",
+            severity="info",
+            message=f"The options were replayed on {trace.requests:,} of {served:,} requests; "
+            "caches start empty there, so early hits are a lower bound",
+        )
+    oversized = max(result.oversized_requests for result in results)
+    if oversized:
+        yield Validity(
+            code="oversized_requests",
+            severity="warning",
+            message=f"{oversized:,} requests need more KV than one instance has HBM; the replay "
+            "serves them alone",
+        )
 
 
 def _evidence(window: Window) -> Iterator[Validity]:

@@ -114,6 +114,9 @@ BOUNCE_FACTOR: Final = Threshold(
     "ratio",
     "policy: the host bounce makes a move a third longer than GPU-direct",
 )
+MOVE_MATTERS: Final = Threshold(
+    "move_matters", 0.1, "ratio", "policy: moves are a tenth of TTFT; below that no path matters"
+)
 DECODE_SHARE: Final = Threshold(
     "decode_share",
     0.9,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -140,6 +141,25 @@ def test_unconfirmed_defaults_are_listed() -> None:
     (entry,) = validity(data, "assumptions_unconfirmed")
     assert "llm" in entry.message
     assert "tp" not in entry.message
+
+
+def test_a_replay_of_a_part_says_so() -> None:
+    part = make_input(
+        trace=make_trace(requests=1500),
+        replays=standard_replays(requests=1500),
+        span_s=90_000.0,
+    )
+    (entry,) = validity(build_audit(part).data, "replayed_part")
+    assert entry.message.startswith("The options were replayed on 1,500 of 2,000 requests")
+    assert validity(build_audit(make_input()).data, "replayed_part") == []
+
+
+def test_no_replay_and_oversized_requests_are_warnings() -> None:
+    bare = build_audit(make_input(replays=(), trace=None))
+    assert validity(bare.data, "not_replayed")[0].severity == "warning"
+    results = tuple(replace(result, oversized_requests=3) for result in standard_replays())
+    large = build_audit(make_input(replays=results))
+    assert validity(large.data, "oversized_requests")[0].message.startswith("3 requests")
 
 
 def test_long_results_are_cut_and_say_how_long_they_were() -> None:

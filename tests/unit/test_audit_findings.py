@@ -252,14 +252,32 @@ def test_moves_dominate_when_they_take_longer_than_prefill() -> None:
 
 
 def test_host_bounce_is_named_when_it_makes_moves_longer() -> None:
-    direct = pool("pool_dram_rdma_direct", pull_s=8.0)
-    bounce = pool("pool_dram_rdma_bounce", pull_s=8.0, load_s=4.0)
+    # 36 s of move beside 144 s of prefill: 20 % of TTFT, and 1.5 times 24 s.
+    direct = pool("pool_dram_rdma_direct", pull_s=24.0)
+    bounce = pool("pool_dram_rdma_bounce", pull_s=24.0, load_s=12.0)
     finding = found(with_replays(*standard_replays()[:3], direct, bounce), "host_bounce_dominates")
     assert finding is not None
     assert "1.50 times" in finding.message
-    small = pool("pool_dram_rdma_bounce", pull_s=8.0, load_s=2.0)
+    assert "20 % of TTFT" in finding.message
+    small = pool("pool_dram_rdma_bounce", pull_s=24.0, load_s=6.0)
     record = with_replays(*standard_replays()[:3], direct, small)
     assert found(record, "host_bounce_dominates") is None
+
+
+def test_a_host_bounce_of_moves_that_do_not_matter_is_not_named() -> None:
+    # 12 s of move beside 144 s of prefill: 7.7 % of TTFT.
+    direct = pool("pool_dram_rdma_direct", pull_s=8.0)
+    bounce = pool("pool_dram_rdma_bounce", pull_s=8.0, load_s=4.0)
+    record = with_replays(*standard_replays()[:3], direct, bounce)
+    assert found(record, "host_bounce_dominates") is None
+
+
+def test_net_negative_hits_on_one_path_of_two_are_a_warning() -> None:
+    fast = pool("pool_dram_rdma_direct", pull_s=8.0)
+    record = with_replays(*standard_replays()[:3], pool(pull_s=300.0), fast)
+    finding = found(record, "net_negative_hits")
+    assert finding is not None
+    assert finding.severity == "warning"
 
 
 def test_hits_that_end_at_hbm() -> None:
