@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 import numpy as np
@@ -26,7 +26,7 @@ COPY_DIGEST: Final = "_copy_digest"
 """Helper column: hash of the bytes of the one record behind a row; null if there were several."""
 STRIPPED_ID: Final = "_stripped_id_key"
 """Helper column: hash of the request id without the 8-hex suffix that newer vLLM engines add."""
-_FLUSH_ROWS: Final = 8192
+_FLUSH_ROWS: Final = 65_536
 _VLLM_SUFFIX: Final = re.compile(r"-[0-9a-f]{8}\Z")
 _MAX_INT32: Final = 2**31 - 1
 
@@ -61,9 +61,8 @@ class RowCollector:
         self._base = file_id * FILE_KEY_STEP
         self._hasher = hasher
         self._batch: list[RequestRow] = []
-        self._columns: dict[str, list[object]] = {
-            name: [] for name in RequestRow.__struct_fields__ if name != "block_keys"
-        }
+        self._frames: list[pl.DataFrame] = []
+        self._rows = 0
         self._copy_digests: list[int | None] = []
         self._block_rows = array("q")
         self._block_counts = array("q")
@@ -110,26 +109,59 @@ class RowCollector:
         return len(self._rejects)
 
     def _flush(self) -> None:
+        """Turn the rows at hand into a frame; their objects are then free."""
         if not self._batch:
             return
-        first_row = len(self._columns["offset"])
-        for number, row in enumerate(self._batch, first_row):
+        for number, row in enumerate(self._batch, self._rows):
             if row.block_keys is not None:
                 self._block_rows.append(number)
                 self._block_counts.append(len(row.block_keys))
                 self._block_keys.extend(row.block_keys)
-        transposed = zip(*map(msgspec.structs.astuple, self._batch), strict=True)
-        for name, values in zip(RequestRow.__struct_fields__, transposed, strict=True):
-            if name != "block_keys":
-                self._columns[name].extend(values)
+        self._rows += len(self._batch)
+        self._frames.append(self._request_frame())
         self._batch.clear()
+        self._copy_digests.clear()
+
+    def _request_frame(self) -> pl.DataFrame:
+        """The batch in the columns of the schema; key and clock are set when the file ends."""
+        names = RequestRow.__struct_fields__
+        transposed = zip(*map(msgspec.structs.astuple, self._batch), strict=True)
+        columns: dict[str, Sequence[object]] = dict(zip(names, transposed, strict=True))
+        rows = len(self._batch)
+        request_ids = [row.request_id for row in self._batch]
+        derived: dict[str, Sequence[object] | pl.Series] = {
+            "request_key": columns["offset"],
+            "source_id": [0] * rows,
+            "is_headline": [False] * rows,
+            "request_id_key": self._request_keys(request_ids),
+            "session_key": self._keys_of("session", [row.session_id for row in self._batch]),
+            "parent_key": self._request_keys([row.parent_id for row in self._batch]),
+            "tenant_key": self._keys_of("tenant", [row.tenant for row in self._batch]),
+            "turn": [_int32(row.turn) for row in self._batch],
+            "clock": [None] * rows,
+            "flags": _flag_lists([row.flags for row in self._batch]),
+        }
+        series = [
+            pl.Series(name, derived[name] if name in derived else columns[name], dtype=dtype)
+            for name, dtype in REQUESTS.polars_schema().items()
+        ]
+        series.append(pl.Series(COPY_DIGEST, self._copy_digests, dtype=pl.UInt64))
+        series.append(pl.Series(STRIPPED_ID, self._stripped_ids(request_ids), dtype=pl.UInt64))
+        return pl.DataFrame(series)
 
     def finish(self, clock: Clock) -> FileRows:
         """The columns of the file; times that the clock cannot give are null."""
         self._flush()
-        keys = self._keys([int(str(at)) for at in self._columns["offset"]])
+        requests = pl.concat([_no_requests(), *self._frames])
+        keys = self._unique_keys(requests["request_key"].to_numpy())
+        is_ordered = clock == "order"
+        requests = requests.with_columns(
+            pl.Series("request_key", keys),
+            pl.lit(clock).alias("clock"),
+            pl.lit(None, dtype=pl.Int64).alias("arrived_at_ns") if is_ordered else "arrived_at_ns",
+        )
         return FileRows(
-            requests=self._requests(keys, clock),
+            requests=requests,
             samples=self._sample_frame(clock),
             transfers=self._transfer_frame(clock),
             rejects=self._reject_frame(),
@@ -139,8 +171,8 @@ class RowCollector:
             block_keys=np.frombuffer(self._block_keys, dtype=np.uint64),
         )
 
-    def _keys(self, offsets: Sequence[int]) -> IntArray:
-        """Unique keys; several rows of one record get its offset, +1, +2, …"""
+    def _unique_keys(self, offsets: Sequence[int] | IntArray) -> IntArray:
+        """Keys of rows; several rows of one record get its offset, +1, +2, …"""
         keys = np.asarray(offsets, dtype=np.int64) + self._base
         if len(np.unique(keys)) == len(keys):
             return keys
@@ -150,49 +182,26 @@ class RowCollector:
         keys[order] += position - np.maximum.accumulate(np.where(is_first, position, 0))
         return keys
 
-    def _requests(self, keys: IntArray, clock: Clock) -> pl.DataFrame:
-        columns = self._columns
-        derived: dict[str, Sequence[object] | npt.NDArray[np.generic] | pl.Series] = {
-            "request_key": keys,
-            "source_id": np.zeros(len(keys), dtype=np.int32),
-            "is_headline": np.zeros(len(keys), dtype=bool),
-            "request_id_key": self._hashed(columns["request_id"], "request"),
-            "session_key": self._hashed(columns["session_id"], "session"),
-            "parent_key": self._hashed(columns["parent_id"], "request"),
-            "tenant_key": self._hashed(columns["tenant"], "tenant"),
-            "turn": [_int32(value) for value in columns["turn"]],
-            "clock": [clock] * len(keys),
-            "flags": _flag_lists(columns["flags"]),
-        }
-        if clock == "order":
-            derived["arrived_at_ns"] = [None] * len(keys)
-        series = [
-            pl.Series(name, derived[name] if name in derived else columns[name], dtype=dtype)
-            for name, dtype in REQUESTS.polars_schema().items()
-        ]
-        series.append(pl.Series(COPY_DIGEST, self._copy_digests, dtype=pl.UInt64))
-        series.append(pl.Series(STRIPPED_ID, self._stripped_ids(), dtype=pl.UInt64))
-        return pl.DataFrame(series)
+    def _request_keys(self, texts: Sequence[str | None]) -> list[int | None]:
+        """Hashes of request ids, which are seldom repeated."""
+        text_key = self._hasher.text_key
+        return [None if text is None else text_key("request", text) for text in texts]
 
-    def _hashed(self, texts: Iterable[object], domain: str) -> list[int | None]:
-        hasher = self._hasher
-        if domain == "request":
-            return [None if text is None else hasher.text_key("request", text) for text in texts]  # type: ignore[arg-type]
-        kind = "session" if domain == "session" else "tenant"
-        return [None if text is None else hasher.remembered_key(kind, text) for text in texts]  # type: ignore[arg-type]
+    def _keys_of(
+        self, domain: Literal["session", "tenant"], texts: Sequence[str | None]
+    ) -> list[int | None]:
+        """Hashes of texts that many rows share."""
+        remembered = self._hasher.remembered_key
+        return [None if text is None else remembered(domain, text) for text in texts]
 
-    def _stripped_ids(self) -> list[int | None]:
-        stripped: list[int | None] = []
-        for text in self._columns["request_id"]:
-            found = None if text is None else _VLLM_SUFFIX.search(str(text))
-            key = None
-            if found is not None:
-                key = self._hasher.text_key("request", str(text)[: found.start()])
-            stripped.append(key)
-        return stripped
+    def _stripped_ids(self, request_ids: Sequence[str | None]) -> list[int | None]:
+        found = [None if text is None else _VLLM_SUFFIX.search(text) for text in request_ids]
+        return self._request_keys(
+            [None if match is None else match.string[: match.start()] for match in found]
+        )
 
     def _sample_frame(self, clock: Clock) -> pl.DataFrame:
-        keys = self._keys([row.offset for row in self._samples]).tolist()
+        keys = self._unique_keys([row.offset for row in self._samples]).tolist()
         rows = [
             (
                 key,
@@ -213,8 +222,8 @@ class RowCollector:
         return pl.DataFrame(rows, schema=SAMPLES.polars_schema(), orient="row")
 
     def _transfer_frame(self, clock: Clock) -> pl.DataFrame:
-        keys = self._keys([row.offset for row in self._transfers]).tolist()
-        hashed = self._hashed([row.request_id for row in self._transfers], "request")
+        keys = self._unique_keys([row.offset for row in self._transfers]).tolist()
+        hashed = self._request_keys([row.request_id for row in self._transfers])
         rows = [
             (
                 key,
@@ -238,9 +247,14 @@ class RowCollector:
         return pl.DataFrame(rows, schema=REJECTS.polars_schema(), orient="row")
 
 
-def _flag_lists(flags: list[object]) -> pl.Series:
+def _no_requests() -> pl.DataFrame:
+    null = pl.lit(None, dtype=pl.UInt64)
+    return REQUESTS.empty().with_columns(null.alias(COPY_DIGEST), null.alias(STRIPPED_ID))
+
+
+def _flag_lists(flags: Sequence[tuple[str, ...]]) -> pl.Series:
     """Tuples of slugs as a list column (through one text a row: a series a row is slow)."""
-    texts = pl.Series([",".join(row) for row in flags], dtype=pl.String)  # type: ignore[arg-type]
+    texts = pl.Series([",".join(row) for row in flags], dtype=pl.String)
     empty = pl.lit([], dtype=pl.List(pl.String))
     split = pl.when(pl.col("") == "").then(empty).otherwise(pl.col("").str.split(","))
     return texts.to_frame("").select(split.alias("flags")).to_series()
