@@ -9,11 +9,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from kvtrace.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from kvtrace.api import Audit, analyze, ingest, query, replay, report
     from kvtrace.errors import KvtraceError
 
-__version__ = "0.1.0"
 __all__ = ["Audit", "KvtraceError", "analyze", "ingest", "query", "replay", "report"]
 _HOME: Final = dict.fromkeys(__all__, "kvtrace.api") | {"KvtraceError": "kvtrace.errors"}
 

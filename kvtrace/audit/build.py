@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kvtrace import __version__
 from kvtrace.audit.assumptions import build_assumptions
 from kvtrace.audit.bounds import knows_flops, reusable_tokens_per_request
 from kvtrace.audit.carrying import carrying_numbers
@@ -32,6 +31,7 @@ from kvtrace.cost.deployment import Deployment
 from kvtrace.errors import ModelError
 from kvtrace.replay.scenario import PrefillTime
 from kvtrace.units import NS_PER_S
+from kvtrace.version import __version__
 
 
 def build_audit(inputs: AuditInput) -> AuditRecord:

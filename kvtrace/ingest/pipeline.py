@@ -11,7 +11,6 @@ from typing import Final
 
 import polars as pl
 
-import kvtrace
 from kvtrace.errors import InputError, Location
 from kvtrace.exec.progress import Progress, SilentProgress
 from kvtrace.ingest.columns import RowCollector
@@ -26,6 +25,7 @@ from kvtrace.ingest.sniff import Recognition, read_head, recognise
 from kvtrace.ingest.sources import FileRead, source_entry
 from kvtrace.schema.manifest import CacheDomain, FileEntry, Note, SourceEntry, Totals
 from kvtrace.store.digest import digest_tables
+from kvtrace.version import __version__
 
 JUDGED_RECORDS: Final = 1000
 """From this many records a run on, too many rejects stop it; below it is a note."""
@@ -77,7 +77,7 @@ def fingerprint(inputs: Sequence[Path | str], settings: IngestSettings) -> str:
 
 def _fingerprint(discovery: Discovery, settings: IngestSettings) -> str:
     described = {
-        "version": kvtrace.__version__,
+        "version": __version__,
         "settings": asdict(settings),
         "files": [[file.name, file.byte_size, file.modified_at_ns] for file in discovery.files],
     }
