@@ -12,6 +12,7 @@ from kvtrace.audit.ranges import Range
 from kvtrace.audit.record import NextMeasurement
 from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN, PREFILL_BINDS
 from kvtrace.audit.verdict import decide
+from kvtrace.schema.manifest import Grade
 
 NUMBERS = st.sampled_from([0.0, 0.3, 0.99, 1.0, 2.5, 900.0, 20_000.0, 70_000.0])
 OUTCOMES = {"pays": 3, "pays_only_if": 2, "cannot_tell": 1, "does_not_pay": 0}
@@ -48,7 +49,8 @@ def pools(draw: st.DrawFn) -> PoolCase:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    grade = draw(st.sampled_from(["A", "A", "A", "B", "C", "L"]))
+    grades: list[Grade] = ["A", "A", "A", "B", "C", "L"]
+    grade = draw(st.sampled_from(grades))
     return Case(
         grade=grade,
         requests=draw(st.sampled_from([0, 999, 1000, 50_000])),
