@@ -29,6 +29,7 @@ from kvtrace.audit import jsonio
 from kvtrace.audit.build import build_audit
 from kvtrace.audit.options import build_options
 from kvtrace.config import Settings, resolve_settings
+from kvtrace.duckdb_session import Param
 from kvtrace.errors import Location, UsageError
 from kvtrace.exec.progress import Progress, SilentProgress
 from kvtrace.ingest.registry import all_formats
@@ -159,10 +160,16 @@ def list_queries() -> list[str]:
     return [f"{name:<{width}}  {catalog.describe(name).question}" for name in catalog.names()]
 
 
-def show_sql(name: str, params: Mapping[str, str] | None = None) -> str:
-    """A query with its parameters as text for the duckdb CLI."""
+def show_sql(
+    name: str, params: Mapping[str, str] | None = None, *, dataset: Path | str | None = None
+) -> str:
+    """A query with its parameters as text for the duckdb CLI, as it would run over `dataset`."""
     catalog = load_catalog()
-    return catalog.show_sql(name, catalog.parse_params(name, params or {}))
+    bound: dict[str, Param] = {}
+    if dataset is not None:
+        names = {param.name for param in catalog.describe(name).params}
+        bound = block_size_param(open_dataset(dataset).manifest, names)
+    return catalog.show_sql(name, {**bound, **catalog.parse_params(name, params or {})})
 
 
 def report(audit: Path | str, *, output: Path | str | None = None, lang: str = "en") -> Path:

@@ -36,14 +36,16 @@ def query(
       kvtrace query
       kvtrace query reports/chat reuse/summary
       kvtrace query reports/chat reuse/capacity_curve -p capacities=1000,10000
+      kvtrace query reports/chat reuse/summary --show-sql > summary.sql
     """
     from kvtrace import api
 
     given = _parse_params(param or [])
     if dataset is None:
         typer.echo("\n".join(api.list_queries()))
-    elif show_sql and name is not None:
-        typer.echo(api.show_sql(name, given))
+    elif show_sql:
+        folder = None if name is None else dataset
+        typer.echo(api.show_sql(name or str(dataset), given, dataset=folder))
     elif name is None and sql is None:
         raise UsageError(
             "KVT-U010",
