@@ -10,9 +10,9 @@ import lzma
 from collections.abc import Callable
 
 import pytest
-from backports import zstd
 
 from kvtrace.ingest.decompress import CHUNK_BYTES, READ_BYTES, DecodedStream, detect_compression
+from tests import zstd
 
 TEXT = b"".join(b"line %d\n" % number for number in range(1000))
 SKIPPABLE = (0x184D2A50).to_bytes(4, "little") + (4).to_bytes(4, "little") + b"abcd"
