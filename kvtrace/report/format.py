@@ -18,6 +18,8 @@ NBSP: Final = "\u00a0"
 MAX_TEXT: Final = 400
 """Longest text from a log or a path that a report shows whole."""
 _TRAFFIC_WORDS: Final = ("moved", "read", "written", "traffic", "requested", "pulled", "loaded")
+_RESIDUE: Final = 1e-9
+"""What a sum of floats leaves where the exact result is zero."""
 _INSTANT_NAMES: Final = ("_at_ns", "start_ns")
 _FIRST_EPOCH_NS: Final = 10**17
 """Of 1973; times from a log's first record are smaller."""
@@ -73,6 +75,8 @@ def format_count(value: float) -> str:
     """A count or plain number with thousands separators: `144,793,823`."""
     if isinstance(value, int) or float(value).is_integer():
         return f"{int(value):,}"
+    if abs(value) < _RESIDUE:
+        return "0"
     return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 

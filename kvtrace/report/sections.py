@@ -167,12 +167,14 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
 
 
 def _other_tables(record: AuditRecord, shown: set[str]) -> dict[str, list[TableView]]:
+    """Tables that no chart shows, by section; empty ones only where a finding cites them."""
     sections: dict[str, list[TableView]] = {}
+    cited = {finding.table for finding in record.findings}
     for id in sorted(record.tables):
         table = record.tables[id]
         topic = id if id in _TOPIC_SECTION else id.partition("/")[0]
         view = table_view(table, origin="computed" if topic in ("reuse", "kv") else None)
-        if view.anchor in shown or (_is_check(id) and not table.rows):
+        if view.anchor in shown or (not table.rows and id not in cited):
             continue
         section = _TOPIC_SECTION.get(topic, "options" if table.is_modelled else "reproduce")
         sections.setdefault(section, []).append(view)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import fcntl
 import json
 import os
 import select
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -60,14 +61,23 @@ class Events:
     """Reports of the content security policy."""
 
 
+def _high_pipe() -> tuple[int, int]:
+    """A pipe whose ends are far above 3 and 4, where the browser wants its own."""
+    ends = os.pipe()
+    high = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in ends)
+    for end in ends:
+        os.close(end)
+    return high[0], high[1]
+
+
 class Chromium:
     """One browser with one page."""
 
     def __init__(self) -> None:
-        self._profile = tempfile.TemporaryDirectory(prefix="kvtrace-chromium-")
-        to_browser, self._write_fd = os.pipe()
-        self._read_fd, from_browser = os.pipe()
-        self._process = self._start(to_browser, from_browser)
+        self._profile = tempfile.mkdtemp(prefix="kvtrace-chromium-")
+        to_browser, self._write_fd = _high_pipe()
+        self._read_fd, from_browser = _high_pipe()
+        self._pid = self._start(to_browser, from_browser)
         os.close(to_browser)
         os.close(from_browser)
         self._buffer = b""
@@ -81,18 +91,21 @@ class Chromium:
         for domain in ("Page", "Runtime", "Log", "Network", "Security", "Audits"):
             self.call(f"{domain}.enable")
 
-    def _start(self, to_browser: int, from_browser: int) -> subprocess.Popen[bytes]:
-        """The browser reads commands from its descriptor 3 and writes answers to 4."""
-        command = [find_chromium(), *FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"]
-        shell = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
-        return subprocess.Popen(
-            ["/bin/sh", "-c", shell, "sh", *command],
-            pass_fds=(to_browser, from_browser),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+    def _start(self, to_browser: int, from_browser: int) -> int:
+        """Process id; the browser reads commands from descriptor 3 and writes answers to 4.
+
+        It leads a group of its own, so that its helpers end with it.
+        """
+        command = [find_chromium(), *FLAGS, f"--user-data-dir={self._profile}", "about:blank"]
+        null = os.devnull
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, null, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, null, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, null, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_DUP2, to_browser, 3),
+            (os.POSIX_SPAWN_DUP2, from_browser, 4),
+        ]
+        return os.posix_spawn(command[0], command, os.environ, file_actions=actions, setpgroup=0)
 
     def __enter__(self) -> Chromium:
         return self
@@ -106,17 +119,18 @@ class Chromium:
         self.close()
 
     def close(self) -> None:
-        """End the browser and remove its profile."""
-        try:
+        """End the browser, the processes that it started, and remove its profile."""
+        deadline = time.monotonic() + 10
+        with contextlib.suppress(OSError, TimeoutError):
             self.call("Browser.close", page=False)
-            self._process.wait(timeout=10)
-        except (OSError, TimeoutError, subprocess.TimeoutExpired):
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            while True:  # until it closes its end
+                self._receive(deadline)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
         os.close(self._write_fd)
         os.close(self._read_fd)
-        shutil.rmtree(self._profile.name, ignore_errors=True)
-        self._profile.cleanup()
+        shutil.rmtree(self._profile, ignore_errors=True)
 
     def call(self, method: str, *, page: bool = True, **params: Any) -> dict[str, Any]:
         """The result of one command; events that arrive meanwhile are kept."""

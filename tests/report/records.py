@@ -366,7 +366,27 @@ def _time_tables() -> list[r.Table]:
         )
         for i in range(300)
     ]
+    replayed: list[list[r.Cell]] = [
+        [option, 300.0 * i, 900, hit, hit * 1e12, 0.5 + 0.1 * i]
+        for option, hit in (("hbm_only", 0.09), ("pool_dram_tcp", 0.37))
+        for i in range(12)
+    ]
     return [
+        make_table(
+            "replay/over_time",
+            "Hit ratio, moved bytes and TTFT over time (modelled)",
+            {
+                "option_id": "name",
+                "slice_start_s": "s",
+                "requests": "requests",
+                "hit_ratio_tokens": "ratio",
+                "moved_bytes": "bytes",
+                "ttft_p50_s": "s",
+            },
+            replayed,
+            query=None,
+            is_modelled=True,
+        ),
         make_table(
             "latency/hit_and_ttft_over_time",
             "Hit ratio and TTFT over time (measured)",

@@ -148,7 +148,7 @@ def net_negative(record: AuditRecord, texts: Texts) -> ChartView:
         hover = [f"{plot_text(name)}: {show(n, 'requests', texts)}" for n in counts]
         colour = (PALETTE[0], MOVE)[style]
         series.append(
-            Series(name, [float(n) for n in counts], names, colour, style, hover, style == 0)
+            Series(name, [float(n) for n in counts], names, colour, style, hover, faint=style == 0)
         )
     worst = max(options, key=lambda o: o.hit_cost.net_negative_hits)
     table = made_table(

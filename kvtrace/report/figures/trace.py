@@ -133,7 +133,7 @@ def reuse_by_bucket(record: AuditRecord, texts: Texts) -> ChartView:
         hover = [f"{plot_text(label)}: {show(v, 'tokens', texts)}" for v in columns.cells(index)]
         colour = (PALETTE[0], PALETTE[0], PALETTE[1])[style]
         values = columns.numbers(index)
-        series.append(Series(label, names, values, colour, style, hover, style == 0))
+        series.append(Series(label, names, values, colour, style, hover, faint=style == 0))
     top = largest(columns, part)
     return ChartView(
         id="reuse_bucket",

@@ -1,0 +1,195 @@
+"""Figures: what is drawn, thinned, escaped and said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kvtrace.report import charts
+from kvtrace.report.charts import Axis, Mark, Panel, Series
+from kvtrace.report.figures import all_charts, move_against_recompute
+from kvtrace.report.texts import load_texts
+from tests.report.records import make_bare_record, make_record, quantity
+
+EN = load_texts("en")
+AXIS = Axis("x", "count")
+
+
+def parsed(figure: str | None) -> dict[str, Any]:
+    assert figure is not None
+    result: dict[str, Any] = json.loads(figure)
+    return result
+
+
+def test_long_series_are_thinned_with_both_ends_kept() -> None:
+    picked = charts.thin(range(100_000))
+    assert len(picked) == 2_000
+    assert (picked[0], picked[-1]) == (0, 99_999)
+    assert charts.thin([1, 2, 3]) == [1, 2, 3]
+
+
+def test_no_colour_is_fixed_so_that_both_themes_work() -> None:
+    for view in all_charts(make_record(), EN).values():
+        for trace in parsed(view.figure)["data"]:
+            assert trace["marker"]["color"].startswith("var(--")
+
+
+def test_colour_is_doubled_by_dash_symbol_or_pattern() -> None:
+    view = all_charts(make_record(), EN)["ttft_parts"]
+    shapes = [t["marker"]["pattern"]["shape"] for t in parsed(view.figure)["data"]]
+    assert len(set(shapes)) == 3
+    view = all_charts(make_record(), EN)["curve"]
+    traces = parsed(view.figure)["data"]
+    assert len({t["line"]["dash"] for t in traces}) == 2
+    assert len({t["marker"]["symbol"] for t in traces}) == 2
+
+
+def test_no_figure_has_two_y_axes_over_each_other() -> None:
+    for view in all_charts(make_record(), EN).values():
+        assert '"overlaying"' not in (view.figure or "")
+
+
+def test_labels_are_literal_text() -> None:
+    figure = parsed(
+        charts.bars([Series("<b>x</b>", [1.0], [charts.plot_text("<i>&")], "var(--c-1)")], x=AXIS)
+    )
+    assert figure["data"][0]["name"] == "&lt;b&gt;x&lt;/b&gt;"
+    assert figure["data"][0]["y"] == ["&lt;i&gt;&amp;"]
+
+
+def test_long_labels_wrap_and_stop() -> None:
+    assert charts.plot_text("one two three four", width=9) == "one two<br>three<br>four"
+
+
+def test_byte_ticks_are_round_in_their_own_unit() -> None:
+    series = [Series("s", [0.0, 2.6 * 2**40], ["a", "b"], "var(--c-1)")]
+    ticks = parsed(charts.bars(series, x=Axis("held", "bytes")))["layout"]["xaxis"]["ticktext"]
+    assert [tick.replace("\u00a0", " ") for tick in ticks][:3] == ["0 B", "512 GiB", "1 TiB"]
+
+
+def test_stacked_bars_have_ticks_to_their_end() -> None:
+    series = [Series(str(i), [3.0], ["a"], "var(--c-1)", i) for i in range(3)]
+    ticks = parsed(charts.bars(series, x=Axis("t", "seconds")))["layout"]["xaxis"]["tickvals"]
+    assert max(ticks) >= 9.0
+
+
+def test_small_counts_have_whole_ticks() -> None:
+    figure = parsed(charts.bars([Series("s", [1.0], ["a"], "var(--c-1)")], x=AXIS))
+    assert figure["layout"]["xaxis"]["dtick"] == 1
+
+
+def test_logarithmic_axis_keeps_finer_ticks_in_a_narrow_range() -> None:
+    series = [Series("s", ["a", "b"], [0.2, 0.9], "var(--c-1)")]
+    axis = Axis("t", "seconds", log=True)
+    layout = parsed(charts.lines(series, x=Axis("k", "category"), y=axis))["layout"]
+    assert layout["yaxis"]["tickvals"] == [0.2, 0.5, 1.0]
+
+
+def test_marks_stand_on_a_logarithmic_axis_where_they_belong() -> None:
+    series = [Series("s", [1.0, 100.0], [0.1, 0.2], "var(--c-1)")]
+    figure = parsed(
+        charts.lines(series, x=Axis("n", "count", log=True), y=AXIS, marks=[Mark(10.0, "HBM")])
+    )
+    assert figure["layout"]["shapes"][0]["x0"] == 10.0
+    assert figure["layout"]["annotations"][0]["x"] == 1.0
+
+
+def test_one_series_a_panel_needs_no_legend() -> None:
+    one = Series("s", [1.0], ["a"], "var(--c-1)")
+    assert parsed(charts.side_by_side([Panel([one], AXIS)]))["layout"]["showlegend"] is False
+    assert parsed(charts.bars([one, one], x=AXIS))["layout"]["showlegend"] is True
+
+
+def test_tier_sizes_among_the_assumptions_are_marked_on_the_curve() -> None:
+    record = make_record()
+    record.assumptions.append(
+        quantity("hbm_cache_bytes", 3e12, "bytes", title="HBM for cache, all instances")
+    )
+    layout = parsed(all_charts(record, EN)["curve"].figure)["layout"]
+    assert [one["text"] for one in layout["annotations"]] == ["HBM for cache, all instances"]
+
+
+def test_curve_without_bytes_counts_blocks() -> None:
+    record = make_record()
+    for point in record.reuse.hit_curve:
+        point.capacity_bytes = None
+    view = all_charts(record, EN)["curve"]
+    assert parsed(view.figure)["data"][0]["x"][0] == 1_000
+    assert "1,000\u00a0blocks" in view.summary
+
+
+def test_summaries_pick_numbers_of_the_record() -> None:
+    views = all_charts(make_record(), EN)
+    assert "5,930 of 8,211" in views["net_negative"].summary
+    assert "nic_tcp" in views["ledger"].summary
+    assert "88\u00a0%" in views["ledger"].summary
+    assert "60.0\u00a0s" in views["latency"].summary
+
+
+def test_ledger_draws_the_busiest_links_and_tables_all() -> None:
+    record = make_record()
+    tcp = next(option for option in record.options if option.id == "pool_dram_tcp")
+    tcp.links.append(tcp.links[0].__class__(**_idle_link()))
+    view = all_charts(record, EN)["ledger"]
+    assert "idle_link" not in (view.figure or "")
+    assert view.table is not None
+    assert any(row[1].text == "idle_link" for row in view.table.rows)
+
+
+def _idle_link() -> dict[str, Any]:
+    return {
+        "link_id": "idle_link",
+        "links": 1,
+        "bytes_read": 0.0,
+        "bytes_written": 0.0,
+        "utilisation": 0.0,
+        "usable_bytes_per_s": 1e9,
+    }
+
+
+def test_moves_have_one_chart_per_option_on_shared_axes() -> None:
+    views = move_against_recompute(make_record(), EN)
+    assert [view.title for view in views] == [
+        "HBM + idle host DRAM",
+        "Pool in DRAM over TCP",
+        "Pool in DRAM over RDMA, GPU-direct",
+    ]
+    ranges = [parsed(view.figure)["layout"]["yaxis"]["range"] for view in views]
+    assert ranges[0] == ranges[1] == ranges[2]
+    assert "slower than recomputing at every prompt length" in views[1].summary
+    assert "faster than recomputing at every" in views[0].summary
+
+
+def test_latency_axis_is_logarithmic_only_when_it_must_be() -> None:
+    record = make_record()
+    layout = parsed(all_charts(record, EN)["latency"].figure)["layout"]
+    assert layout["yaxis"]["type"] == "log"
+    table = record.tables["latency/by_prompt_bucket"]
+    for row in table.rows:
+        row[2] = 0.0
+        row[6] = row[4]
+    view = all_charts(record, EN)["latency"]
+    assert parsed(view.figure)["layout"]["yaxis"]["type"] == "linear"
+
+
+def test_time_axis_shows_dates_only_for_wall_clocks() -> None:
+    record = make_record()
+    view = all_charts(record, EN)["over_time"]
+    assert parsed(view.figure)["layout"]["xaxis"]["type"] == "date"
+    table = record.tables["latency/hit_and_ttft_over_time"]
+    for i, row in enumerate(table.rows):
+        row[0] = i * 150 * 10**9
+    layout = parsed(all_charts(record, EN)["over_time"].figure)["layout"]
+    assert layout["xaxis"]["type"] == "linear"
+
+
+def test_a_gap_in_the_data_stays_a_gap() -> None:
+    traces = parsed(all_charts(make_record(), EN)["over_time"].figure)["data"]
+    assert traces[0]["y"][7] is None
+    assert traces[0]["connectgaps"] is False
+
+
+def test_bare_record_has_no_figure_and_a_reason_each() -> None:
+    record = make_bare_record()
+    views = [*all_charts(record, EN).values(), *move_against_recompute(record, EN)]
+    assert all(view.figure is None and view.missing for view in views)

@@ -1,0 +1,299 @@
+"""The page as text: policy, escaping, sections, size, determinism."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+
+from kvtrace.audit.record import AuditRecord, Table
+from kvtrace.report.html import MAX_HTML_BYTES, json_block, marked, render_html
+from kvtrace.report.sections import SECTIONS
+from kvtrace.schema.manifest import Note
+from tests.report.records import make_bare_record, make_file, make_record
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`{{7*7}}\u2028%{x}"
+ALLOWED_TAGS = {"script", "style", "meta"}
+
+
+class Page(HTMLParser):
+    """Tags, attributes and inline texts of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.inline: list[tuple[str, dict[str, str | None], str]] = []
+        self.text = ""
+        self._open: tuple[str, dict[str, str | None]] | None = None
+        self._raw = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("script", "style"):
+            self._open, self._raw = (tag, dict(attrs)), ""
+
+    def handle_data(self, data: str) -> None:
+        if self._open is not None:
+            self._raw += data
+        else:
+            self.text += data
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._open is not None and tag == self._open[0]:
+            self.inline.append((*self._open, self._raw))
+            self._open = None
+
+    def blocks(self) -> list[str]:
+        """JSON data blocks."""
+        return [raw for _, attrs, raw in self.inline if attrs.get("type") == "application/json"]
+
+
+@pytest.fixture(scope="module")
+def full() -> str:
+    return render_html(make_record(), lang="en")
+
+
+def policy_of(html: str) -> str:
+    match = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
+    assert match is not None
+    return match.group(1).replace("&#39;", "'")
+
+
+def digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_policy_allows_exactly_the_inline_texts(full: str) -> None:
+    page = Page(full)
+    directives = dict(part.strip().split(" ", 1) for part in policy_of(full).split(";"))
+    scripts = [raw for tag, attrs, raw in page.inline if tag == "script" and "type" not in attrs]
+    styles = [raw for tag, _, raw in page.inline if tag == "style"]
+    assert directives["default-src"] == "'none'"
+    assert directives["script-src"].split() == [digest(script) for script in scripts]
+    assert directives["style-src"].split() == [*(digest(style) for style in styles), digest("")]
+    assert directives["style-src-attr"] == "'unsafe-inline'"
+    assert len(scripts) == 2
+    assert len(styles) == 1
+
+
+def test_policy_stands_before_everything_that_it_governs(full: str) -> None:
+    assert full.index("Content-Security-Policy") < full.index("<style>") < full.index("<script")
+
+
+def test_nothing_is_fetched_and_no_handler_is_inline(full: str) -> None:
+    for tag, attrs in Page(full).tags:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form")
+        assert not [name for name in attrs if name.startswith("on")], tag
+        assert "src" not in attrs
+        href = attrs.get("href") or "#"
+        assert href.startswith("#"), href
+
+
+def poison(value: object) -> object:
+    """`value` with every free text in it hostile; closed sets and keys stay."""
+    if isinstance(value, dict):
+        keep = {"outcome", "confidence", "severity", "kind", "action_kind", "evidence_grade"}
+        keep |= {"role", "clock", "compression", "unit", "binds", "columns", "units", "id"}
+        return {k: v if k in keep else poison(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [poison(one) for one in value]
+    return f"{value}{HOSTILE}" if isinstance(value, str) else value
+
+
+def poisoned_record() -> AuditRecord:
+    raw = msgspec.to_builtins(make_record())
+    dirty = poison({k: v for k, v in raw.items() if k != "tables"})
+    assert isinstance(dirty, dict)
+    dirty["tables"] = {
+        f"{key}{HOSTILE if key.startswith('extra') else ''}": {
+            **poison(table),  # type: ignore[dict-item]
+            "id": table["id"],
+            "columns": table["columns"],
+            "units": table["units"],
+        }
+        for key, table in raw["tables"].items()
+    }
+    dirty["data"]["files"][0]["ignored_by_reason"] = {HOSTILE: 3}
+    dirty["data"]["files"][0]["rejected_by_reason"] = {HOSTILE: 1}
+    dirty["reproduce"]["settings"] = {HOSTILE: HOSTILE}
+    dirty["reproduce"]["inputs"] = {HOSTILE: HOSTILE}
+    for option in dirty["options"]:
+        option["binds"] = f"link:{HOSTILE}"
+        option["id"] = f"{option['id']}{HOSTILE}"
+    for finding in dirty["findings"]:
+        finding["id"] = f"{finding['id']}{HOSTILE}"
+    return msgspec.convert(dirty, AuditRecord)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_hostile_text_in_every_field_stays_text(lang: str) -> None:
+    html = render_html(poisoned_record(), lang="zh" if lang == "zh" else "en")
+    page = Page(html)
+    scripts = [one for one in page.inline if one[0] == "script" and "type" not in one[1]]
+    assert len(scripts) == 2
+    assert not [tag for tag, _ in page.tags if tag == "img"]
+    assert not [attrs for _, attrs in page.tags if any(name.startswith("on") for name in attrs)]
+    assert "alert(1)" in page.text
+    assert "{{7*7}}" in page.text
+    for block in page.blocks():
+        assert "<" not in block
+        assert "\u2028" not in block
+        json.loads(block)
+
+
+def test_hostile_option_titles_are_not_markup_inside_charts() -> None:
+    page = Page(render_html(poisoned_record(), lang="en"))
+    charts = [json.loads(block) for block in page.blocks()]
+    names = [str(y) for c in charts for trace in c.get("data", []) for y in trace.get("y", [])]
+    dirty = [name for name in names if "script" in name]
+    assert dirty
+    assert all("<script" not in name and "&lt;" in name for name in dirty)
+
+
+def test_undecodable_file_names_can_be_encoded() -> None:
+    record = make_record()
+    record.data.files = [make_file("caf\udce9.jsonl")]
+    html = render_html(record, lang="en")
+    assert rb"caf\udce9.jsonl" in html.encode("utf-8")
+
+
+def test_same_record_gives_the_same_bytes(full: str) -> None:
+    assert render_html(make_record(), lang="en") == full
+
+
+def test_sections_come_in_reading_order(full: str) -> None:
+    places = [full.index(f'id="{section}"') for section in SECTIONS]
+    assert places == sorted(places)
+
+
+def test_ids_are_unique_and_links_lead_somewhere(full: str) -> None:
+    page = Page(full)
+    ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    targets = [(attrs.get("href") or "")[1:] for tag, attrs in page.tags if tag == "a"]
+    assert set(targets) <= set(ids)
+
+
+def test_every_table_of_the_record_is_on_the_page(full: str) -> None:
+    record = make_record()
+    empty = {id for id, table in record.tables.items() if not table.rows}
+    for id in record.tables.keys() - empty:
+        assert f'id="table-{id.replace("/", "-").replace("_", "-")}"' in full, id
+    assert "quality/ttft_above_e2e: no offending row" in Page(full).text
+
+
+def test_ratios_stand_beside_their_numerator_and_denominator(full: str) -> None:
+    text = Page(full).text.replace("\u00a0", " ")
+    assert "37.36 %" in text
+    assert "54,098,411 of 144,793,823 tokens" in text
+    assert "105,710 of 288,500 blocks" in text
+
+
+def test_conservation_is_checked_not_assumed() -> None:
+    record = make_record()
+    assert "✓ holds" in Page(render_html(record, lang="en")).text
+    record.data.files[0].rows_in += 1
+    assert "✕ does not add up" in Page(render_html(record, lang="en")).text
+
+
+def test_severity_is_a_word_and_a_shape_not_only_a_colour(full: str) -> None:
+    badges = re.findall(r'class="badge"><svg[^>]*>.*?</svg>\s*(\w+)', full, re.DOTALL)
+    assert {"Critical", "Warning", "Note"} <= set(badges)
+
+
+def test_modelled_figures_say_so_in_their_title(full: str) -> None:
+    for title in ("All options", "Mean TTFT by option, and what it is made of"):
+        assert re.search(rf"{title}\s*<span class=\"tag modelled\">modelled</span>", full), title
+
+
+def test_unconfirmed_assumptions_are_highlighted(full: str) -> None:
+    assert full.count('class="unconfirmed"') == 2
+    assert "⚠ unconfirmed" in full
+
+
+def test_cut_tables_say_how_long_they_were(full: str) -> None:
+    assert "The first 2 of 9,000 rows" in Page(full).text.replace("\u00a0", " ")
+
+
+def test_generated_at_is_shown_or_said_to_be_missing(full: str) -> None:
+    assert "time not recorded" in full
+    record = make_record()
+    record.generated_at = "2026-01-02T03:04:05Z"
+    assert "2026-01-02T03:04:05Z" in render_html(record, lang="en")
+
+
+def test_bare_record_gives_reasons_instead_of_empty_charts() -> None:
+    html = render_html(make_bare_record(), lang="en")
+    page = Page(html)
+    assert not [attrs for _, attrs in page.tags if (attrs.get("class") or "").startswith("chart ")]
+    assert 'class="chart"' not in html
+    assert html.count('class="missing"') >= 8
+    assert "the source has token counts but no block identity" in page.text
+    assert "It is not zero" in page.text
+    assert "--kv-events-config" in page.text
+
+
+def test_unknown_ratio_is_a_word_never_zero() -> None:
+    text = Page(render_html(make_bare_record(), lang="en")).text
+    reuse = text[text.index("Reusable, by tokens") : text.index("Reusable, by blocks")]
+    assert "unknown" in reuse
+    assert "0 %" not in reuse
+
+
+def test_p99_below_its_count_is_withheld() -> None:
+    record = make_record()
+    for option in record.options:
+        option.ttft_s.p99 = None
+    text = Page(render_html(record, lang="en")).text
+    assert "withheld" in text
+    assert "P99 is withheld where too few requests carry it" in text
+
+
+def test_page_has_its_language(full: str) -> None:
+    assert '<html lang="en">' in full
+    assert '<html lang="zh-Hans">' in render_html(make_record(), lang="zh")
+
+
+def huge_table(id: str) -> Table:
+    columns = [f"column_{i}" for i in range(30)]
+    return Table(
+        id=id,
+        title=id,
+        query=id,
+        columns=columns,
+        units=["name"] * 30,
+        meanings=[HOSTILE * 4] * 30,
+        rows=[["x" * 300] * 30 for _ in range(2_000)],
+    )
+
+
+def test_page_stays_under_4_mb_for_a_huge_record() -> None:
+    record = make_record()
+    record.tables |= {f"reuse/huge_{i}": huge_table(f"reuse/huge_{i}") for i in range(4)}
+    record.data.files = [make_file("d" * 3_000 + str(i), file_id=i) for i in range(1_000)]
+    record.data.notes = [Note(code=f"n{i}", message="m" * 9_000) for i in range(1_000)]
+    html = render_html(record, lang="en")
+    assert len(html.encode("utf-8")) <= MAX_HTML_BYTES
+    assert "of 2,000 rows" in html.replace("\u00a0", " ")
+    assert "of 1,000 rows" in html.replace("\u00a0", " ")
+
+
+def test_full_page_is_far_below_the_limit(full: str) -> None:
+    assert len(full.encode("utf-8")) < 2_500_000
+
+
+def test_data_blocks_cannot_end_their_element() -> None:
+    block = json_block(json.dumps({"a": "</script>&\u2028"}, ensure_ascii=False))
+    assert "<" not in block
+    assert json.loads(block) == {"a": "</script>&\u2028"}
+
+
+def test_backticks_become_code_and_markup_stays_text() -> None:
+    assert marked("set `--x <y>` & go") == "set <code>--x &lt;y&gt;</code> &amp; go"
+    assert marked("a lone ` mark") == "a lone ` mark"
