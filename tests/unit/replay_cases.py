@@ -29,13 +29,14 @@ class PerToken:
 
 @dataclass(frozen=True, slots=True)
 class FlatStep:
-    """A decode step that takes the same time for each batch, plus some per sequence."""
+    """A decode step that takes the same time for each batch, plus some per sequence and token."""
 
     fixed_s: float = 0.1
     sequence_s: float = 0.0
+    context_s: float = 0.0
 
     def step_s(self, batch: float, context_tokens: float) -> float:
-        return self.fixed_s + self.sequence_s * batch
+        return self.fixed_s + self.sequence_s * batch + self.context_s * context_tokens
 
 
 @dataclass(frozen=True, slots=True)

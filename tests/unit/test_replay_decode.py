@@ -32,6 +32,17 @@ def test_a_larger_batch_slows_all_of_it() -> None:
     assert batch.next_end(None) == pytest.approx(2.0)  # b: 5 more steps of 0.1 s
 
 
+def test_a_step_reads_the_context_of_those_that_are_there() -> None:
+    # 1 ms per token of context: 100 + 300 tokens, then 300
+    batch = DecodeBatch(FlatStep(0.0, 0.0, 0.001))
+    batch.join(0, 1, 100.0)
+    batch.join(1, 2, 300.0)
+    assert batch.step_s() == pytest.approx(0.4)
+    batch.serve(batch.next_end(None))
+    assert batch.pop_first() == [0]
+    assert batch.step_s() == pytest.approx(0.3)
+
+
 def test_requests_that_end_together_leave_together() -> None:
     batch = DecodeBatch(FlatStep(1.0))
     batch.join(0, 3, 0.0)

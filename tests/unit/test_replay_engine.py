@@ -163,6 +163,25 @@ def test_a_load_hides_behind_the_queue() -> None:
     assert result.timeline.ttft_s[3] == pytest.approx(2.6)
 
 
+def test_requests_that_are_ready_prefill_in_order_of_arrival() -> None:
+    # Instance 1 is busy from 10 to 13; abcd (loaded by then) came before y, y before abce.
+    trace = make_trace(
+        [
+            Ask(0, "abc"),
+            Ask(10, prompt=300),
+            Ask(10.1, "-"),
+            Ask(10.5, "abcd"),
+            Ask(10.6, "+"),
+            Ask(11, "y"),
+            Ask(11.1, "*"),
+            Ask(11.5, "abce"),
+        ]
+    )
+    result = simulate(trace, pool_scenario())
+    assert result.timeline.instance.tolist() == [0, 1] * 4
+    assert result.timeline.queue_s[[3, 5, 7]] == pytest.approx([2.5, 2.1, 1.7])
+
+
 def test_a_sync_load_keeps_the_gpu_waiting() -> None:
     scenario = pool_scenario(
         links=links(pcie=FAST, nic=30.0, pool=FAST),
@@ -196,6 +215,13 @@ def test_output_is_decoded_step_by_step() -> None:
     result = simulate(make_trace([Ask(0, "a", output=11)]), make_scenario())
     assert result.timeline.tpot_s.tolist() == pytest.approx([0.1])
     assert result.timeline.e2e_s.tolist() == pytest.approx([1.1])
+
+
+def test_a_request_decodes_over_its_prompt_and_half_its_output() -> None:
+    # context 10 + 12 / 2 = 16 tokens at 1 ms each, 11 steps
+    scenario = make_scenario(decode=FlatStep(0.0, 0.0, 0.001))
+    result = simulate(make_trace([Ask(0, "a", output=12)]), scenario)
+    assert result.timeline.tpot_s.tolist() == pytest.approx([0.016])
 
 
 def test_unknown_output_has_no_decode() -> None:
@@ -421,6 +447,16 @@ def test_writes_of_one_instance_wait_for_each_other() -> None:
     result = simulate(trace, scenario)
     assert result.timeline.instance.tolist() == [0, 1, 0, 1, 0, 1]
     assert hits(result, "pool") == [0, 0, 0, 30, 9, 0]
+
+
+def test_a_loaded_prefix_counts_as_used_in_its_tier() -> None:
+    # The pool holds 6 blocks: abc, def. abc is loaded at 20 by a request that computes for 10 s;
+    # ghi, written at 22.3, pushes out def, not abc. So of abcx only x is left to write.
+    scenario = pool_scenario(instances=4, tiers=(pool_tier(capacity_bytes=120.0),))
+    trace = make_trace([Ask(0, "abc"), Ask(10, "def"), Ask(20, "abcx", 1030), Ask(22, "ghi")])
+    result = simulate(trace, scenario)
+    assert hits(result, "pool") == [0, 0, 30, 0]
+    assert result.link_use[0].bytes_written == 3 * 60 + 20
 
 
 def test_what_a_tier_has_is_not_written_again() -> None:
