@@ -110,7 +110,7 @@ class DecodedStream:
         self.read_bytes = 0
         """Bytes taken from the file so far, still packed."""
         self.trouble: tuple[str, str] | None = None
-        """Code and sentence when the archive is cut or damaged."""
+        """Code and sentence when the file could not be read to its end, or is cut or damaged."""
 
     @property
     def content_digest(self) -> str:
@@ -121,7 +121,12 @@ class DecodedStream:
         return self._transcoded(self._digested())
 
     def _read(self) -> bytes:
-        data = self._raw.read(READ_BYTES)
+        try:
+            data = self._raw.read(READ_BYTES)
+        except OSError as error:
+            message = f"reading stopped ({error.strerror or error}); what came before is kept"
+            self.trouble = ("read_error", message)
+            return b""
         self.read_bytes += len(data)
         return data
 
@@ -155,7 +160,7 @@ class DecodedStream:
                 elif decoder.needs_input:
                     data = self._read()
                     if not data:
-                        self.trouble = ("truncated_archive", self._cut())
+                        self.trouble = self.trouble or ("truncated_archive", self._cut())
                         return
                 else:
                     data = b""

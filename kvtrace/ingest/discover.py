@@ -132,7 +132,7 @@ def _visit_given(walk: _Walk, path: Path) -> None:
     except OSError as error:
         walk.skip("skipped_unreadable", path.name, f"cannot be read ({error.strerror})")
         return
-    given = path.name or path.resolve().name
+    given = os.path.basename(os.path.abspath(path))
     if stat.S_ISDIR(status.st_mode):
         _walk_dir(walk, path, status, given)
     else:

@@ -18,7 +18,6 @@ from kvtrace.ingest.blocks import (
     build_domain,
     gathered,
 )
-from kvtrace.ingest.columns import FILE_KEY_STEP
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.join import join_sources
@@ -289,8 +288,3 @@ def _known_sum(values: pl.Series) -> int | None:
     if known.is_empty():
         return None
     return int(known.cast(pl.Int128).sum())
-
-
-def file_of(request_key: int) -> int:
-    """The file number inside a key."""
-    return request_key // FILE_KEY_STEP

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kvtrace.ingest.columns import COPY_DIGEST, FileRows
+from kvtrace.ingest.columns import COPY_DIGEST, FILE_KEY_STEP, FileRows
 from kvtrace.ingest.contract import Format, ReadContext
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock, FileEntry, Grade, Note, SourceEntry, SourceRole
@@ -224,7 +224,7 @@ def drop_exact_copies(source: Source) -> None:
 
 
 def _count_copies(source: Source, copies: pl.DataFrame) -> None:
-    files = (copies["request_key"].to_numpy() >> 44).tolist()
+    files = (copies["request_key"] // FILE_KEY_STEP).to_list()
     for read in source.files:
         count = files.count(read.entry.file_id)
         if count:

@@ -108,6 +108,23 @@ def test_byte_order_mark_decides_the_encoding_and_is_dropped(encoding: str) -> N
     assert unpacked(mark + text.encode(encoding))[0] == text.encode()
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_read_error_keeps_what_came_before(pack: Callable[[bytes], bytes]) -> None:
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.tell():
+                raise OSError(5, "Input/output error")
+            return super().read(2000)
+
+    stream = DecodedStream(Failing(pack(TEXT)))
+    assert TEXT.startswith(b"".join(stream))
+    assert stream.trouble is not None
+    assert stream.trouble == (
+        "read_error",
+        "reading stopped (Input/output error); what came before is kept",
+    )
+
+
 def test_short_heads_are_not_mistaken() -> None:
     assert detect_compression(b"") == "none"
     assert detect_compression(b"\x28\xb5") == "none"

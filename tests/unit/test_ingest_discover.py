@@ -42,6 +42,14 @@ def test_same_name_in_two_folders_is_told_apart_by_the_folder(tmp_path: Path) ->
     assert names(tmp_path / "x", tmp_path / "y") == ["x/app.log", "y/app.log"]
 
 
+def test_folder_named_by_dots_is_told_by_its_real_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(tmp_path, "x/app.log", "y/z/app.log")
+    monkeypatch.chdir(tmp_path / "y" / "z")
+    assert names(".", "../../x") == ["x/app.log", "z/app.log"]
+
+
 def test_hidden_swap_and_document_files_are_left_out_with_a_note(tmp_path: Path) -> None:
     touch(tmp_path, "app.log", ".cache", "app.log.swp", "app.log~", "README.txt", "notes.md")
     assert names(tmp_path) == ["app.log"]
