@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from platformdirs import user_config_path
+
 from kvtrace.errors import Location, UsageError
 
 Value = str | int | float | bool | None
@@ -212,17 +214,9 @@ def _layers(
     project = cwd / PROJECT_FILE
     if project.is_file() and (config is None or config.resolve() != project.resolve()):
         yield PROJECT_FILE, _read_file(project)
-    user = _user_file(environment)
-    if user is not None and user.is_file():
+    user = user_config_path("kvtrace", appauthor=False) / "config.toml"
+    if user.is_file():
         yield "user config", _read_file(user)
-
-
-def _user_file(environment: Mapping[str, str]) -> Path | None:
-    base = environment.get("XDG_CONFIG_HOME") or environment.get("APPDATA")
-    if base:
-        return Path(base) / "kvtrace" / "config.toml"
-    home = environment.get("HOME")
-    return Path(home) / ".config" / "kvtrace" / "config.toml" if home else None
 
 
 def resolve_settings(

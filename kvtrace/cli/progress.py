@@ -4,73 +4,103 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from kvtrace.exec.progress import Progress, SilentProgress
 from kvtrace.units import MB
 
-_REFRESH_S = 0.1
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichBars
+    from rich.progress import TaskID
 
 
-class LineProgress:
-    """Writes what each stage does; rewrites the line in place where `live`."""
+class PlainProgress:
+    """Writes one line when a stage ends."""
 
-    def __init__(self, stream: TextIO, *, live: bool) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._live = live
         self._stage = ""
-        self._total_bytes: int | None = None
         self._bytes = self._rows = self._rejected = 0
-        self._started_s = self._drawn_s = 0.0
+        self._started_s = 0.0
 
     def start(self, stage: str, *, total_bytes: int | None = None) -> None:
         """A stage begins."""
-        self._stage, self._total_bytes = stage, total_bytes
+        self._stage = stage
         self._bytes = self._rows = self._rejected = 0
-        self._started_s = self._drawn_s = time.monotonic()
-        if self._live:
-            self._draw()
+        self._started_s = time.monotonic()
 
     def advance(self, *, byte_count: int = 0, rows: int = 0, rejected: int = 0) -> None:
         """Some more was done."""
         self._bytes += byte_count
         self._rows += rows
         self._rejected += rejected
-        if self._live and time.monotonic() - self._drawn_s >= _REFRESH_S:
-            self._draw()
 
     def finish(self, summary: str = "") -> None:
         """The stage ended."""
         took_s = time.monotonic() - self._started_s
-        words = [f"{self._stage}:", summary or self._counts(took_s), f"({took_s:.1f} s)"]
-        line = " ".join(word for word in words if word)
-        self._stream.write(f"\r\x1b[K{line}\n" if self._live else f"{line}\n")
+        words = [f"{self._stage}:", summary or self.counts(), f"({took_s:.1f} s)"]
+        self._stream.write(" ".join(word for word in words if word) + "\n")
         self._stream.flush()
 
-    def _counts(self, took_s: float) -> str:
+    def counts(self) -> str:
+        """Rows, speed and quarantined rows of this stage so far."""
+        took_s = max(time.monotonic() - self._started_s, 1e-9)
         parts = []
         if self._rows:
             parts.append(f"{self._rows:,} rows")
         if self._bytes:
-            parts.append(f"{self._bytes / MB / max(took_s, 1e-9):,.0f} MB/s")
+            parts.append(f"{self._bytes / MB / took_s:,.0f} MB/s")
         if self._rows:
             parts.append(f"{self._rejected:,} quarantined")
         return ", ".join(parts)
 
-    def _draw(self) -> None:
-        now_s = time.monotonic()
-        took_s = now_s - self._started_s
-        line = f"{self._stage}: {self._counts(took_s)}"
-        if self._total_bytes and self._bytes and took_s > 1:
-            left_s = took_s * max(self._total_bytes - self._bytes, 0) / self._bytes
-            line += f", about {left_s:.0f} s left"
-        self._stream.write(f"\r\x1b[K{line}")
-        self._stream.flush()
-        self._drawn_s = now_s
+
+class LiveProgress(PlainProgress):
+    """The same, with a line that moves while the stage runs: counts, bar and time left."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._bars: RichBars | None = None
+        self._task: TaskID | None = None
+
+    def start(self, stage: str, *, total_bytes: int | None = None) -> None:
+        """A stage begins."""
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichBars
+
+        super().start(stage, total_bytes=total_bytes)
+        self._close()
+        self._bars = RichBars(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[counts]}", markup=False),
+            TimeRemainingColumn(),
+            console=Console(file=self._stream),
+            transient=True,
+        )
+        self._task = self._bars.add_task(stage, total=total_bytes, counts="")
+        self._bars.start()
+
+    def advance(self, *, byte_count: int = 0, rows: int = 0, rejected: int = 0) -> None:
+        """Some more was done."""
+        super().advance(byte_count=byte_count, rows=rows, rejected=rejected)
+        if self._bars is not None and self._task is not None:
+            self._bars.update(self._task, advance=byte_count, counts=self.counts())
+
+    def finish(self, summary: str = "") -> None:
+        """The stage ended."""
+        self._close()
+        super().finish(summary)
+
+    def _close(self) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
 
 
 def make_progress(*, quiet: bool) -> Progress:
     """Progress for this terminal."""
     if quiet:
         return SilentProgress()
-    return LineProgress(sys.stderr, live=sys.stderr.isatty())
+    return LiveProgress(sys.stderr) if sys.stderr.isatty() else PlainProgress(sys.stderr)

@@ -10,6 +10,12 @@ from kvtrace.config import resolve_settings
 from kvtrace.errors import UsageError
 
 
+@pytest.fixture(autouse=True)
+def no_user_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of whoever runs the tests."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nobody"))
+
+
 def test_strongest_layer_wins_and_is_named(tmp_path: Path) -> None:
     (tmp_path / "kvtrace.toml").write_text('llm = "project"\nhardware = "project"\ntp = 2\n')
     named = tmp_path / "named.toml"
@@ -17,7 +23,7 @@ def test_strongest_layer_wins_and_is_named(tmp_path: Path) -> None:
     settings = resolve_settings(
         {"llm": "flag", "hardware": None},
         config=named,
-        environment={"KVTRACE_INSTANCES": "4", "HOME": str(tmp_path / "none")},
+        environment={"KVTRACE_INSTANCES": "4"},
         cwd=tmp_path,
     )
     assert (settings["llm"].value, settings["llm"].origin) == ("flag", "flag")
@@ -27,12 +33,15 @@ def test_strongest_layer_wins_and_is_named(tmp_path: Path) -> None:
     assert settings["depth"].is_default
 
 
-def test_user_config_is_weaker_than_the_project_file(tmp_path: Path) -> None:
-    user = tmp_path / "home" / ".config" / "kvtrace" / "config.toml"
+def test_user_config_is_weaker_than_the_project_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    user = tmp_path / "home" / "kvtrace" / "config.toml"
     user.parent.mkdir(parents=True)
     user.write_text('lang = "zh"\ndepth = "full"\n')
     (tmp_path / "kvtrace.toml").write_text('depth = "quick"\n')
-    settings = resolve_settings(environment={"HOME": str(tmp_path / "home")}, cwd=tmp_path)
+    settings = resolve_settings(environment={}, cwd=tmp_path)
     assert (settings["lang"].value, settings["lang"].origin) == ("zh", "user config")
     assert settings["depth"].origin == "kvtrace.toml"
 
