@@ -38,21 +38,16 @@ class PlainProgress:
     def finish(self, summary: str = "") -> None:
         """The stage ended."""
         took_s = time.monotonic() - self._started_s
-        words = [f"{self._stage}:", summary or self.counts(), f"({took_s:.1f} s)"]
-        self._stream.write(" ".join(word for word in words if word) + "\n")
+        told = ", ".join(part for part in (summary, self.counts() if self._bytes else "") if part)
+        self._stream.write(f"{self._stage}: {told} ({took_s:.1f} s)\n")
         self._stream.flush()
 
     def counts(self) -> str:
         """Rows, speed and quarantined rows of this stage so far."""
-        took_s = max(time.monotonic() - self._started_s, 1e-9)
-        parts = []
-        if self._rows:
-            parts.append(f"{self._rows:,} rows")
-        if self._bytes:
-            parts.append(f"{self._bytes / MB / took_s:,.0f} MB/s")
-        if self._rows:
-            parts.append(f"{self._rejected:,} quarantined")
-        return ", ".join(parts)
+        if not self._bytes:
+            return f"{self._rows:,} rows" if self._rows else ""
+        speed = self._bytes / MB / max(time.monotonic() - self._started_s, 1e-9)
+        return f"{self._rows:,} rows, {speed:,.0f} MB/s, {self._rejected:,} quarantined"
 
 
 class LiveProgress(PlainProgress):

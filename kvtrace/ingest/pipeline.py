@@ -115,7 +115,8 @@ def ingest_paths(
     for read in reads:
         _check_conservation(read.entry)
     ingested = _ingested(normalised, reads, notes, _fingerprint(discovery, settings))
-    watch.finish(f"{len(normalised.frames['requests']):,} requests from {len(reads):,} files")
+    files = f"{len(reads):,} {'file' if len(reads) == 1 else 'files'}"
+    watch.finish(f"{len(normalised.frames['requests']):,} requests from {files}")
     return ingested
 
 
