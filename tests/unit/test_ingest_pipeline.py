@@ -398,7 +398,7 @@ def test_progress_reaches_the_announced_bytes(tmp_path: Path) -> None:
     kinds = (made_up("f"),)
     ingest_paths([path], settings=IngestSettings(), salt=b"s", progress=watch, formats=kinds)
     assert watch.total == watch.byte_count == path.stat().st_size
-    assert watch.summary == "20,000 requests from 1 files"
+    assert watch.summary == "20,000 requests from 1 file"
 
 
 @pytest.mark.parametrize(
