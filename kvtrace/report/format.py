@@ -116,6 +116,11 @@ def _scaled(unit: str) -> Callable[[float], str] | None:
     }.get(unit)
 
 
+def is_count(unit: str) -> bool:
+    """Whether a unit is a plain count of things, which a table's head can carry."""
+    return unit.lower() in _COUNT_UNITS
+
+
 def format_value(value: Cell, unit: str, *, name: str = "") -> str | None:
     """`value` in `unit` for a person, the unit included; None when unknown.
 
@@ -157,6 +162,8 @@ def _format_number(value: float, unit: str, name: str) -> str:
     if unit.lower() in _COUNT_UNITS:
         noun = _COUNT_UNITS[unit.lower()]
         return f"{format_count(value)} {noun}".rstrip()
+    if unit == "FLOP/s" and abs(value) >= 1e12:
+        return f"{value / 1e12:,.4g} TFLOP/s"
     return f"{format_count(value)} {safe_text(unit, limit=40)}"
 
 

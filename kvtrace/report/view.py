@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from kvtrace.audit.record import Cell, Quantity, Table
-from kvtrace.report.format import exact_value, format_interval, format_value, safe_text
+from kvtrace.report.format import exact_value, format_interval, format_value, is_count, safe_text
 from kvtrace.report.texts import Texts
 
 MAX_ROWS: Final = 200
@@ -113,7 +113,13 @@ def title_of(id: str) -> str:
 def table_view(table: Table, *, source: str = "", origin: Origin | None = None) -> TableView:
     """A table of the record; `source` names its maker where no query did."""
     heads = tuple(
-        Head(label_of(name), safe_text(name), unit, safe_text(meaning), _is_number(table, index))
+        Head(
+            head_label(name, unit),
+            safe_text(name),
+            unit,
+            safe_text(meaning),
+            _is_number(table, index),
+        )
         for index, (name, unit, meaning) in enumerate(
             zip(table.columns, table.units, table.meanings, strict=True)
         )
@@ -144,6 +150,14 @@ def _is_number(table: Table, index: int) -> bool:
     return not any(isinstance(row[index], str) for row in table.rows[:MAX_ROWS])
 
 
+def head_label(column: str, unit: str) -> str:
+    """A column's name, with its unit where cells leave it out: counts, unless the name says it."""
+    label = label_of(column)
+    if not is_count(unit) or unit in ("", "count", "id", "key", "rank") or unit in label.split():
+        return label
+    return f"{label} ({unit})"
+
+
 def _unit_of(table: Table, row: Sequence[Cell], unit: str) -> str:
     """The unit of a cell; a unit in backticks names the column that holds it."""
     column = unit.strip("`")
@@ -153,7 +167,7 @@ def _unit_of(table: Table, row: Sequence[Cell], unit: str) -> str:
 
 
 def _cell(value: Cell, head: Head, unit: str) -> CellView:
-    text = format_value(value, unit, name=head.name)
+    text = format_value(value, "" if unit == head.unit and is_count(unit) else unit, name=head.name)
     kind: Literal["num", "id", "text"] = "num" if head.is_number else "text"
     if not head.is_number and text is not None and len(text) <= MAX_ID and " " not in text:
         kind = "id"

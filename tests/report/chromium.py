@@ -188,6 +188,16 @@ class Chromium:
 
     def open(self, path: Path, *, width: int = 1440, height: int = 900, dark: bool = False) -> None:
         """Show a file and wait until its charts are drawn."""
+        self.resize(width=width, height=height)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.events = Events()
+        self._url = path.resolve().as_uri()
+        self.call("Page.navigate", url=self._url)
+        self.wait_for("document.documentElement?.dataset.ready === 'true'")
+
+    def resize(self, *, width: int, height: int) -> None:
+        """Give the window another size."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -195,12 +205,6 @@ class Chromium:
             deviceScaleFactor=1,
             mobile=False,
         )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.events = Events()
-        self._url = path.resolve().as_uri()
-        self.call("Page.navigate", url=self._url)
-        self.wait_for("document.documentElement?.dataset.ready === 'true'")
 
     def wait_for(self, condition: str) -> None:
         """Wait, by polling inside the page, until a condition holds."""

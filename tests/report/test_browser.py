@@ -99,6 +99,22 @@ def test_verdict_is_on_the_first_screen(browser: Chromium, page: Path) -> None:
     )
 
 
+_CHART_WIDTHS = (
+    "[...document.querySelectorAll('.chart')].map(c =>"
+    " [c.querySelector('svg').width.baseVal.value, c.clientWidth])"
+)
+
+
+def test_charts_keep_their_height_and_follow_the_width(browser: Chromium, page: Path) -> None:
+    heights = "[...document.querySelectorAll('.chart')].map(c => c.clientHeight)"
+    browser.open(page, width=1440)
+    before = browser.evaluate(heights)
+    browser.resize(width=900, height=700)
+    browser.wait_for(f"{_CHART_WIDTHS}.every(([svg, box]) => svg === box)")
+    assert browser.evaluate(heights) == before
+    assert min(before) >= 200
+
+
 def test_print_unfolds_the_tables_and_restores_the_page(
     browser: Chromium, page: Path, tmp_path: Path
 ) -> None:
@@ -106,12 +122,14 @@ def test_print_unfolds_the_tables_and_restores_the_page(
     browser.evaluate(
         "window.addEventListener('beforeprint', () => { window.seen = ["
         "document.documentElement.dataset.theme,"
-        " document.querySelectorAll('details:not([open])').length]; })"
+        " document.querySelectorAll('details:not([open])').length,"
+        f" Math.max(...{_CHART_WIDTHS}.map(([svg]) => svg))]; }})"
     )
     browser.print_pdf(tmp_path / "report.pdf")
-    assert browser.evaluate("window.seen") == ["light", 0]
+    assert browser.evaluate("window.seen") == ["light", 0, 640]
     browser.wait_for("document.querySelectorAll('details[open]').length === 0")
     assert browser.evaluate("document.documentElement.dataset.theme ?? 'auto'") == "auto"
+    browser.wait_for(f"{_CHART_WIDTHS}.every(([svg, box]) => svg === box)")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
     assert browser.events == CLEAN
 

@@ -25,9 +25,13 @@
     }
     return value;
   };
+  const PRINT_WIDTH = 640; /* px: A4 without margins and the padding of a card */
+  let printing = false;
   const draw = (element) => {
     const source = document.getElementById(`${element.id}-data`).textContent;
     const figure = resolve(JSON.parse(source), getComputedStyle(root));
+    element.style.height = `${figure.layout.height}px`; /* a resize measures the element */
+    if (printing) figure.layout.width = PRINT_WIDTH;
     const options = { ...config, toImageButtonOptions: { format: "svg", filename: `kvtrace-${element.id}` } };
     return Plotly.react(element, figure.data, figure.layout, options).then(() => {
       element.dataset.drawn = "true";
@@ -58,6 +62,7 @@
     const closed = [...document.querySelectorAll("details:not([open])")];
     kept = { theme: root.dataset.theme, closed };
     root.dataset.theme = "light";
+    printing = true;
     closed.forEach((one) => { one.open = true; });
     drawAll();
   });
@@ -67,7 +72,8 @@
     else delete root.dataset.theme;
     kept.closed.forEach((one) => { one.open = false; });
     kept = null;
-    drawAll();
+    printing = false;
+    drawAll().then(() => charts.forEach((one) => Plotly.Plots.resize(one)));
   });
 
   /* Copy: a table as CSV or Markdown, a command as it stands. */

@@ -72,19 +72,21 @@ def ttft_parts(record: AuditRecord, texts: Texts) -> ChartView:
 
 
 def _parts_table(options: Sequence[Option], texts: Texts) -> Table:
-    parts = ("ttft", "queue", "move", "prefill")
-    columns = [("option", "name", texts("column.option"))]
-    columns += [
-        (f"{part}_{stat}_s", "s", texts(f"column.{part}"))
-        for part in parts
-        for stat in ("mean", "p50", "p90", "p99")
+    columns = [
+        ("option", "name", texts("column.option")),
+        ("part", "name", texts("column.part")),
+        *((stat, "s", texts("column.seconds")) for stat in ("mean", "p50", "p90", "p99")),
     ]
-    rows: list[list[Cell]] = []
-    for option in options:
-        row: list[Cell] = [option.title]
-        for spread in (option.ttft_s, option.queue_s, option.move_s, option.prefill_s):
-            row += [spread.mean, spread.p50, spread.p90, spread.p99]
-        rows.append(row)
+    rows: list[list[Cell]] = [
+        [option.title, texts(f"part.{part}"), spread.mean, spread.p50, spread.p90, spread.p99]
+        for option in options
+        for part, spread in (
+            ("ttft", option.ttft_s),
+            ("queue", option.queue_s),
+            ("move", option.move_s),
+            ("prefill", option.prefill_s),
+        )
+    ]
     return made_table("ttft_parts", texts("chart.ttft_parts.title"), columns, rows)
 
 

@@ -21,6 +21,13 @@ from kvtrace.report.view import ChartView, made_table, table_view
 
 CURVE_TABLES: Final = ("reuse/capacity_curve",)
 REUSE_TABLES: Final = ("reuse/by_prompt_bucket",)
+TIER_SIZES: Final = (
+    "hbm_cache_bytes",
+    "dram_idle_bytes_per_instance",
+    "pool_dram_bytes",
+    "capacity_bytes",
+)
+"""How ids of assumptions end that are the size of a tier."""
 KV_TABLES: Final = ("kv/bytes_distribution",)
 
 
@@ -107,9 +114,9 @@ def _tier_marks(record: AuditRecord, x: Sequence[float]) -> list[Mark]:
     return [
         Mark(float(one.value), one.title or one.id)
         for one in record.assumptions
-        if one.unit == "bytes"
+        if one.unit in ("bytes", "B")
         and isinstance(one.value, int | float)
-        and one.id.endswith(("capacity_bytes", "cache_bytes", "tier_bytes"))
+        and one.id.endswith(TIER_SIZES)
         and min(x) <= one.value <= max(x)
     ]
 
