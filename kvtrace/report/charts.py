@@ -198,7 +198,7 @@ def stacked_panels(panels: Sequence[Panel], *, x: Axis) -> str:
             values.extend(one.x)
         axis = _axis(panel.axis, [v for one in panel.series for v in one.y])
         figure.update_yaxes(
-            axis | {"rangemode": "tozero", "title": None, "nticks": 4}, row=row, col=1
+            axis | {"rangemode": "tozero", "title": None, "nticks": 6}, row=row, col=1
         )
     figure.update_annotations(x=0, xanchor="left", font={"size": 12.5, "color": "var(--soft)"})
     figure.update_layout(legend={"y": 1 + 34 / (110 + 160 * len(panels))})

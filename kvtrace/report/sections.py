@@ -136,12 +136,14 @@ class PageView:
 def page_view(record: AuditRecord, texts: Texts) -> PageView:
     """The page of a record."""
     drawn = all_charts(record, texts)
-    definitions = record.tables.get("reuse/definitions")
+    definitions = _definitions(record)
     move_table = next(
         (table_view(record.tables[i]) for i in MOVE_TABLES if i in record.tables), None
     )
     shown = {view.table.anchor for view in drawn.values() if view.table is not None}
-    shown |= {f"table-{slug(id)}" for id in (*MOVE_TABLES, "reuse/definitions")}
+    shown |= {f"table-{slug(id)}" for id in MOVE_TABLES}
+    if definitions is not None:
+        shown.add(definitions.anchor)
     return PageView(
         charts=drawn,
         moves=move_against_recompute(record, texts),
@@ -155,7 +157,7 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         assumptions=tuple(quantity_view(one, texts) for one in record.assumptions),
         files=tuple(_file(entry) for entry in record.data.files[:MAX_FILES]),
         notes=_notes(record),
-        definitions=table_view(definitions, origin="computed") if definitions else None,
+        definitions=definitions,
         validity=tuple(
             sorted(record.data.validity, key=lambda one: _SEVERITIES.index(one.severity))
         )[:MAX_NOTES],
@@ -164,6 +166,16 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         ),
         queries=tuple(sorted({t.query for t in record.tables.values() if t.query is not None})),
     )
+
+
+def _definitions(record: AuditRecord) -> TableView | None:
+    """The table that reconciles hit rates, unless this data can fill none of them."""
+    table = record.tables.get("reuse/definitions")
+    if table is None or "ratio" not in table.columns:
+        return None
+    ratio = table.columns.index("ratio")
+    known = any(row[ratio] is not None for row in table.rows)
+    return table_view(table, origin="computed") if known else None
 
 
 def _other_tables(record: AuditRecord, shown: set[str]) -> dict[str, list[TableView]]:

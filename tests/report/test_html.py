@@ -235,15 +235,21 @@ def test_bare_record_gives_reasons_instead_of_empty_charts() -> None:
     assert 'class="chart"' not in html
     assert html.count('class="missing"') >= 8
     assert "the source has token counts but no block identity" in page.text
-    assert "It is not zero" in page.text
     assert "--kv-events-config" in page.text
 
 
 def test_unknown_ratio_is_a_word_never_zero() -> None:
     text = Page(render_html(make_bare_record(), lang="en")).text
-    reuse = text[text.index("Reusable, by tokens") : text.index("Reusable, by blocks")]
-    assert "unknown" in reuse
-    assert "0 %" not in reuse
+    reuse = text[text.index("How much of the Prefill is reusable") :]
+    reuse = reuse[: reuse.index("How large the KV of a request is")]
+    assert "Reuse is unknown" in reuse
+    assert "%" not in reuse
+
+
+def test_one_unknown_ratio_among_known_ones_is_a_word() -> None:
+    text = Page(render_html(make_record(), lang="en")).text
+    observed = text[text.index("Cached, as the engine reported") :][:60]
+    assert "unknown" in observed
 
 
 def test_p99_below_its_count_is_withheld() -> None:
