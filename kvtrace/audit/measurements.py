@@ -21,8 +21,7 @@ class Recipe:
 BLOCK_IDENTITY: Final[tuple[Recipe, ...]] = (
     Recipe(
         "vllm",
-        "VLLM_LOGGING_LEVEL=DEBUG vllm serve … --enable-log-requests "
-        "--enable-prompt-tokens-details",
+        "VLLM_LOGGING_LEVEL=DEBUG vllm serve … --enable-log-requests --enable-log-outputs",
     ),
     Recipe(
         "sglang",

@@ -150,6 +150,8 @@ class ReadContext:
     """Year for clocks without one (`--year`)."""
     block_size_tokens: int | None = None
     """Forced block size (`--block-size`)."""
+    token_key: bytes | None = None
+    """Key of this run for hashing token ids into block keys; None: ids are only counted."""
     # Filled by the reader:
     clock: Clock = "order"
     clock_resolution_ns: int | None = None

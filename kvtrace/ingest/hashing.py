@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final, Literal
 
-Domain = Literal["request", "session", "tenant", "record"]
+Domain = Literal["request", "session", "tenant", "record", "tokens"]
 
 _DIGEST_BYTES: Final = 8
 _MAX_KEY_BYTES: Final = 64
@@ -29,6 +29,10 @@ class KeyedHasher:
         return hashlib.blake2b(
             digest_size=_DIGEST_BYTES, key=self._salt, person=domain.encode("ascii")
         )
+
+    def key_of(self, domain: Domain) -> bytes:
+        """A key for hashing elsewhere, from which the salt cannot be found."""
+        return hashlib.blake2b(key=self._salt, person=domain.encode("ascii")).digest()
 
     def data_key(self, domain: Domain, data: bytes) -> int:
         """The 64-bit hash of bytes."""

@@ -214,6 +214,7 @@ class _Run:
             tz=self.settings.tz,
             year=self.settings.year,
             block_size_tokens=self.settings.block_size_tokens,
+            token_key=self.hasher.key_of("tokens"),
         )
         counts = FrameCounts(new_hash=lambda: self.hasher.new("record"))
         records = _Current(frame(chunks, recognition.framing, counts))

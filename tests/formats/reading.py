@@ -69,6 +69,7 @@ def read_bytes(
     tz: str | None = None,
     year: int | None = None,
     block_size_tokens: int | None = None,
+    token_key: bytes | None = None,
 ) -> Reading:
     """All rows of these bytes; fails if a record has no outcome, or two."""
     tally = Tally()
@@ -79,6 +80,7 @@ def read_bytes(
         tz=tz,
         year=year,
         block_size_tokens=block_size_tokens,
+        token_key=token_key,
     )
     counts = FrameCounts()
     delivered: list[Record] = []

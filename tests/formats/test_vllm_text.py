@@ -547,3 +547,36 @@ def test_container_time_stamps_make_the_clock(shared_dir: Path) -> None:
 def test_new_year_is_twelve_seconds_long(shared_dir: Path) -> None:
     old, new = excerpt(shared_dir, "nasty-year-wrap.log").requests
     assert (new.arrived_at_ns or 0) - (old.arrived_at_ns or 0) == 12_000_000_000
+
+
+def _with_ids(request_id: str, ids: list[int]) -> str:
+    return (
+        f"INFO 05-31 16:44:58 async_llm_engine.py:529] Received request {request_id}: "
+        f"prompt: None, sampling_params: SamplingParams(n=1), prompt_token_ids: {ids}, "
+        "lora_request: None.\n"
+        f"INFO 05-31 16:44:59 async_llm_engine.py:120] Finished request {request_id}.\n"
+    )
+
+
+def test_printed_token_ids_give_block_identity() -> None:
+    log = _with_ids("a", list(range(40))) + _with_ids("b", [*range(32), 7])
+    reading = read_bytes(VLLM, log.encode(), token_key=b"k" * 32)
+    first, second = (row.block_keys for row in reading.requests)
+    assert first is not None
+    assert second is not None
+    assert (len(first), len(second)) == (3, 3)
+    assert first[:2] == second[:2]
+    assert first[2] != second[2]
+    assert reading.context.evidence_grade == "A"
+    assert reading.context.found_block_size_tokens == 16
+
+
+def test_token_ids_of_few_requests_are_not_taken_for_the_reuse_of_all() -> None:
+    chat = (
+        "INFO 05-31 16:44:58 async_llm_engine.py:529] Received request {}: prompt: 'x', "
+        "sampling_params: SamplingParams(n=1), prompt_token_ids: None, lora_request: None.\n"
+    )
+    log = _with_ids("a", list(range(40))) + chat.format("b") + chat.format("c")
+    reading = read_bytes(VLLM, log.encode(), token_key=b"k" * 32)
+    assert [row.block_keys for row in reading.requests] == [None, None, None]
+    assert reading.context.evidence_grade == "L"

@@ -56,7 +56,7 @@ FORMATS: tuple[Format, ...] = (
         name="vllm_text",
         title="vLLM text log (V0 and V1)",
         framing="lines",
-        best_grade="C",
+        best_grade="A",
         supplies=(
             "request_id",
             "llm",
@@ -66,6 +66,7 @@ FORMATS: tuple[Format, ...] = (
             "output_tokens",
             "e2e_ns",
             "status",
+            "block_keys",
             "prefix_hit_ratio",
             "external_prefix_hit_ratio",
             "kv_usage_ratio",
@@ -76,8 +77,8 @@ FORMATS: tuple[Format, ...] = (
             "iteration_elapsed_s",
         ),
         missing={
-            "reuse, and the capacity curve": "block hashes: --kv-events-config with a subscriber"
-            " that writes a file",
+            "reuse, and the capacity curve": "token ids of each prompt: VLLM_LOGGING_LEVEL=DEBUG"
+            " with --enable-log-requests --enable-log-outputs (kvtrace hashes them while reading)",
             "cached tokens of a request": "--enable-prompt-tokens-details, read at the gateway",
             "TTFT and queue time of a request": "--otlp-traces-endpoint",
             "prompt tokens of chat requests": "--enable-log-requests with the request logger at"

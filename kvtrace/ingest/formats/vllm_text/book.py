@@ -19,6 +19,8 @@ from kvtrace.units import NS_PER_S
 
 Resolver = Callable[[LineTime], int | None]
 """From the stamps of a line to its time in ns."""
+BlockHasher = Callable[[str, str | None], list[int]]
+"""From a printed list of token ids and the adapter to the keys of the prompt's blocks."""
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 _SAMPLE = re.compile(r"^\d{1,4}_")
 
@@ -37,13 +39,15 @@ class _Entry:
     output_tokens: int | None = None
     adapter: str | None = None
     request_type: str | None = None
+    block_keys: list[int] | None = None
     flags: list[str] = field(default_factory=list)
 
 
 class RequestBook:
     """All requests that a log names, and those of them that an id can still mean."""
 
-    def __init__(self) -> None:
+    def __init__(self, hash_blocks: BlockHasher | None = None) -> None:
+        self._hash_blocks = hash_blocks
         self._entries: list[_Entry] = []
         self._by_id: dict[str, _Entry] = {}
         self._samples: dict[str, list[_Entry]] = {}
@@ -88,7 +92,7 @@ class RequestBook:
         entry.received = True
         entry.adapter = event.adapter
         entry.request_type = "pooling" if event.is_pooling else None
-        _set_prompt_tokens(entry, event)
+        self._set_prompt(entry, event)
 
     def _add(self, engine_id: str, record: Record, time: LineTime) -> None:
         entry = self._by_id.get(engine_id)
@@ -160,7 +164,7 @@ class RequestBook:
             return "details_without_request"
         for entry in meant:
             if event.kind == "details":
-                _set_prompt_tokens(entry, event)
+                self._set_prompt(entry, event)
             elif len(meant) == 1:
                 entry.output_tokens = event.output_tokens
         return None
@@ -183,7 +187,28 @@ class RequestBook:
                 e2e_ns=e2e_ns,
                 status=entry.status,
                 flags=tuple(entry.flags),
+                block_keys=entry.block_keys,
             )
+
+    def share_with_blocks(self) -> float:
+        """Share of the requests, 0..1, whose token ids were printed; 0 without requests."""
+        held = sum(entry.block_keys is not None for entry in self._entries)
+        return held / len(self._entries) if self._entries else 0.0
+
+    def forget_blocks(self) -> None:
+        """Too few requests have blocks for them to say anything about reuse."""
+        for entry in self._entries:
+            entry.block_keys = None
+
+    def _set_prompt(self, entry: _Entry, event: RequestEvent) -> None:
+        if event.is_truncated:
+            if "prompt_truncated" not in entry.flags:
+                entry.flags.append("prompt_truncated")
+            return
+        if event.prompt_tokens is not None:
+            entry.prompt_tokens = event.prompt_tokens
+        if event.token_ids is not None and self._hash_blocks is not None:
+            entry.block_keys = self._hash_blocks(event.token_ids, entry.adapter)
 
 
 def _e2e_ns(entry: _Entry, resolve: Resolver) -> int | None:
@@ -207,11 +232,3 @@ def _external_ids(engine_id: str) -> list[str]:
     without_sample = _SAMPLE.sub("", engine_id)
     candidates = (bare, without_sample, _SAMPLE.sub("", bare))
     return [candidate for candidate in dict.fromkeys(candidates) if candidate != engine_id]
-
-
-def _set_prompt_tokens(entry: _Entry, event: RequestEvent) -> None:
-    if event.is_truncated:
-        if "prompt_truncated" not in entry.flags:
-            entry.flags.append("prompt_truncated")
-    elif event.prompt_tokens is not None:
-        entry.prompt_tokens = event.prompt_tokens

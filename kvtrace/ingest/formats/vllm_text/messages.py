@@ -28,6 +28,8 @@ class RequestEvent:
     """Of an end: ok, cancelled or error."""
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+    token_ids: str | None = None
+    """The list of prompt token ids as printed, if it is whole."""
     adapter: str | None = None
     is_pooling: bool = False
     is_truncated: bool = False
@@ -115,22 +117,25 @@ def _received(message: str) -> RequestEvent:
     tail = message[at:]
     if not tail.endswith(".") or ", lora_request: " not in tail:
         raise DamagedMessage("tail of Received request")
-    prompt_tokens, adapter = _received_tail(tail[:-1], features, has_prompt=bool(prompt_repr))
+    token_ids, adapter = _received_tail(tail[:-1], features, has_prompt=bool(prompt_repr))
+    count = None if token_ids is None else int_list_length(token_ids)
+    is_truncated = _is_truncated(prompt_repr, count)
     return RequestEvent(
         "received",
         (request_id,),
-        prompt_tokens=prompt_tokens,
+        prompt_tokens=count,
+        token_ids=None if is_truncated else token_ids,
         adapter=adapter,
         is_pooling=tail.startswith("PoolingParams("),
-        is_truncated=_is_truncated(prompt_repr, prompt_tokens),
+        is_truncated=is_truncated,
         features=tuple(features),
     )
 
 
 def _received_tail(
     tail: str, features: list[str], *, has_prompt: bool
-) -> tuple[int | None, str | None]:
-    """(prompt tokens, adapter) from what stands behind the prompt, read from the right."""
+) -> tuple[str | None, str | None]:
+    """(token ids as printed, adapter) from what stands behind the prompt, read from the right."""
     before, _, lora = tail.rpartition(", lora_request: ")
     if _ADAPTER_REQUEST in lora:
         lora = lora[: lora.index(_ADAPTER_REQUEST)]
@@ -145,21 +150,20 @@ def _received_tail(
         features.append("embeds")
     else:
         features.append("no_embeds")
-    return _id_count(before, ", prompt_token_ids: "), adapter
+    return _id_list(before, ", prompt_token_ids: "), adapter
 
 
-def _id_count(text: str, name: str) -> int | None:
-    """Length of the list of ids that ends the text; None where `None` stands there."""
+def _id_list(text: str, name: str) -> str | None:
+    """The list of ids that ends the text, as printed; None where `None` stands there."""
     at = text.rfind(name)
     if at < 0:
         raise DamagedMessage("token ids")
     listed = text[at + len(name) :]
     if listed == "None":
         return None
-    count = int_list_length(listed)
-    if count is None:
+    if int_list_length(listed) is None:
         raise DamagedMessage("token ids")
-    return count
+    return listed
 
 
 def _is_truncated(prompt_repr: str, token_count: int | None) -> bool:
@@ -208,12 +212,15 @@ def _details(request_id: str, rest: str, at: int) -> RequestEvent:
     embeds = tail.rfind(", prompt_embeds shape: ")
     if embeds >= 0:
         tail = tail[:embeds]
-    count = _id_count(tail, ", prompt_token_ids: ")
+    token_ids = _id_list(tail, ", prompt_token_ids: ")
+    count = None if token_ids is None else int_list_length(token_ids)
+    is_truncated = _is_truncated(rest[at:end], count)
     return RequestEvent(
         "details",
         (request_id,),
         prompt_tokens=count,
-        is_truncated=_is_truncated(rest[at:end], count),
+        token_ids=None if is_truncated else token_ids,
+        is_truncated=is_truncated,
         features=("details",),
     )
 

@@ -35,6 +35,11 @@ from kvtrace.ingest.formats.vllm_text.stats import (
 )
 from kvtrace.ingest.formats.vllm_text.version import VersionEvidence
 from kvtrace.ingest.layers import LinePeeler, PeeledLine, skip_progress_bar
+from kvtrace.ingest.tokenblocks import (
+    DEFAULT_BLOCK_TOKENS,
+    chain_token_blocks,
+    parse_token_ids,
+)
 from kvtrace.units import NS_PER_S
 
 PREFIX: Final = re.compile(
@@ -51,6 +56,8 @@ _ISO_LINE = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})?(?: [
 _RANK = re.compile(r"EngineCore_DP(\d{1,5})")
 _VLLM_PROCESS = re.compile(r"APIServer|EngineCore|Worker")
 _SPLICE_AFTER: Final = 20
+_ENOUGH_BLOCKS: Final = 0.5
+"""Share of requests with token ids from which on their blocks are used."""
 
 
 @dataclass(slots=True)
@@ -73,10 +80,19 @@ class VllmLog:
         self._clock = LogClock()
         self._version = VersionEvidence()
         self._facts = EngineFacts()
-        self._book = RequestBook()
+        self._block_tokens = context.block_size_tokens or DEFAULT_BLOCK_TOKENS
+        self._book = RequestBook(self._hash_blocks if context.token_key else None)
         self._samples: list[_PendingSample] = []
         self._last_fields: tuple[str, ...] = ()
         self._has_hits = False
+
+    def _hash_blocks(self, listed: str, adapter: str | None) -> list[int]:
+        return chain_token_blocks(
+            parse_token_ids(listed),
+            key=self._context.token_key or b"",
+            block_tokens=self._block_tokens,
+            adapter=adapter,
+        )
 
     def take(self, line: PeeledLine) -> None:
         """Give one peeled line its outcome."""
@@ -244,6 +260,26 @@ class VllmLog:
         is_lmcache = text.startswith("LMCache ", iso.end())
         self._tally.ignore("lmcache_not_read_yet" if is_lmcache else "other_program")
 
+    def _judge_blocks(self) -> None:
+        """Grade A if most requests printed their token ids; otherwise their blocks mislead."""
+        context, share = self._context, self._book.share_with_blocks()
+        if share < _ENOUGH_BLOCKS:
+            self._book.forget_blocks()
+            return
+        context.evidence_grade = "A"
+        context.found_block_size_tokens = self._block_tokens
+        context.block_size_reason = (
+            "stated by --block-size"
+            if context.block_size_tokens
+            else f"token ids hashed in blocks of {DEFAULT_BLOCK_TOKENS}, vLLM's default"
+        )
+        context.block_scope = "global"
+        if share < 1:
+            context.note(
+                "blocks_of_some_requests",
+                f"{share:.1%} of the requests print their token ids; reuse is a lower bound.",
+            )
+
     def rows(self) -> Iterator[Row]:
         """All rows in file order; call once, when every line has been taken."""
         if self._book.saw_suffix:
@@ -259,6 +295,7 @@ class VllmLog:
         if engines:
             context.engine_facts["engines"] = engines
         context.evidence_grade = "C" if self._has_hits else "L"
+        self._judge_blocks()
         resolve = self._clock.resolver(context)
         unit = self._version.hit_unit()
         llm = context.engine_facts.get("llm")
