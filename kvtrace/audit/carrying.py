@@ -37,7 +37,7 @@ def _beyond_local(case: Case) -> Quantity:
         ceiling = max(case.reusable_tokens - case.rival_hit_tokens, *extra)
     return Quantity(
         id="reusable_tokens_beyond_local",
-        title=f"tokens that the pool serves beyond {case.rival_title}",
+        title=f"tokens that a pool adds beyond {case.rival_title}",
         value=None if best is None else best.extra_hit_tokens,
         low=min(extra),
         high=ceiling,
@@ -55,11 +55,11 @@ def _move_over_recompute(result: ReplayResult, weighing: Weighing) -> Quantity:
     known = [value for r in pools if (value := _median_factor(r)) is not None]
     return Quantity(
         id="move_over_recompute_at_median_hit",
-        title="move against recompute at the median loaded hit; below 1 the hit is faster",
+        title="move over recompute time, median loaded hit",
         value=factor,
         low=min(known, default=None),
         high=max(known, default=None),
-        unit="ratio",
+        unit="times",
         source=f"replay of {result.scenario.option_id}; low and high: best and worst path",
         kind="modelled",
         interval_reason="" if known else "no hit was loaded",
@@ -79,13 +79,14 @@ def _value_minus_cost(pool: PoolCase) -> Quantity:
     saving, cost = pool.saving, pool.cost
     return Quantity(
         id="value_minus_cost_usd_per_month",
-        title=f"{pool.title}: monthly value ${saving.value:,.0f} against cost ${cost.value:,.0f}",
+        title="monthly value less cost of the best pool",
         value=saving.value - cost.value,
         low=saving.low - cost.high,
         high=saving.high - cost.low,
         unit="USD/month",
-        source="GPU time freed in whole instances times the GPU price, less the cost of the pool; "
-        "prices in the assumptions",
+        source=f"{pool.title}: GPU time freed in whole instances times the GPU price, "
+        f"${saving.value:,.0f}, less the cost of the pool, ${cost.value:,.0f}; prices in the "
+        "assumptions",
         kind="modelled",
     )
 
@@ -110,14 +111,14 @@ def _reuse_known(grade: Grade, reusable_tokens: int | None) -> Quantity:
         kind="measured",
         interval_reason="exact for this trace"
         if reusable_tokens is not None
-        else "unknown: no interval can be given",
+        else "the source does not carry it",
     )
 
 
 def _best_case(bound: Bound | None) -> Quantity:
     return Quantity(
         id="best_case_usd_per_month",
-        title="the most that any cache could save: no prefill is computed, moves are free",
+        title="most that any cache could save a month",
         value=None if bound is None else bound.saving.value,
         low=None if bound is None else 0.0,
         high=None if bound is None else bound.saving.high,
@@ -131,7 +132,7 @@ def _best_case(bound: Bound | None) -> Quantity:
 def _pool_cost(cost: Range | None) -> Quantity:
     return Quantity(
         id="lowest_pool_cost_usd_per_month",
-        title="the cheapest pool considered here",
+        title="least that a pool costs a month",
         value=None if cost is None else cost.value,
         low=None if cost is None else cost.low,
         high=None if cost is None else cost.high,

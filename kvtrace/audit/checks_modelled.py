@@ -176,7 +176,7 @@ def host_bounce_dominates(evidence: Evidence) -> Hit | None:
             "network, makes the difference"
         ),
         evidence=(
-            modelled("bounce_over_direct", factor, "ratio", "replays of both paths"),
+            modelled("bounce_over_direct", factor, "times", "replays of both paths"),
             modelled("move_share_of_ttft", of_ttft, "ratio", "replay"),
             modelled("move_mean_s:pool_dram_rdma_bounce", bounce.move_s.mean, "s", "replay"),
             modelled("move_mean_s:pool_dram_rdma_direct", direct.move_s.mean, "s", "replay"),

@@ -85,7 +85,7 @@ HIT_RATIO_RISE: Final = Threshold(
     "policy: two points of hit ratio between the first and the last third",
 )
 TTFT_RISE: Final = Threshold(
-    "ttft_rise", 1.2, "ratio", "policy: TTFT grew by a fifth from the first to the last third"
+    "ttft_rise", 1.2, "times", "policy: TTFT grew by a fifth from the first to the last third"
 )
 CAUSE_SHARE: Final = Threshold(
     "cause_share", 0.5, "ratio", "policy: a cause is named when it covers half of the growth"
@@ -111,7 +111,7 @@ BLOCK_LOSS: Final = Threshold(
 BOUNCE_FACTOR: Final = Threshold(
     "bounce_over_direct",
     1.3,
-    "ratio",
+    "times",
     "policy: the host bounce makes a move a third longer than GPU-direct",
 )
 MOVE_MATTERS: Final = Threshold(

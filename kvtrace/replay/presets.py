@@ -31,18 +31,18 @@ class _PoolOption(NamedTuple):
 
 
 _POOL_OPTIONS: Final = (
-    _PoolOption("pool_dram_tcp", "pool_tcp", "nic_tcp", "HBM and a DRAM pool over TCP"),
+    _PoolOption("pool_dram_tcp", "pool_tcp", "nic_tcp", "DRAM pool over TCP"),
     _PoolOption(
         "pool_dram_rdma_bounce",
         "pool_rdma_bounce",
         "nic_rdma",
-        "HBM and a DRAM pool over RDMA, through host memory",
+        "DRAM pool over RDMA, host bounce",
     ),
     _PoolOption(
         "pool_dram_rdma_direct",
         "pool_rdma_direct",
         "nic_rdma",
-        "HBM and a DRAM pool over RDMA, straight into HBM",
+        "DRAM pool over RDMA, GPU-direct",
     ),
 )
 
@@ -87,7 +87,7 @@ def build_scenarios(
     return (
         scenario("recompute", "Recompute everything", reuse=False),
         scenario("hbm_only", "HBM only"),
-        scenario("dram_idle", "HBM and idle host DRAM", (dram,), dram_links),
+        scenario("dram_idle", "Idle host DRAM", (dram,), dram_links),
         *(
             scenario(option.option_id, option.title, *_pool_tier(deployment, fleet, option))
             for option in _POOL_OPTIONS

@@ -6,14 +6,15 @@ import textwrap
 from pathlib import Path
 from typing import Final
 
-from kvtrace.audit.record import AuditRecord, Finding, Quantity
-from kvtrace.report.format import NBSP, format_interval, format_value, safe_text
+from kvtrace.audit.record import AuditRecord, Cell, Finding, Quantity
+from kvtrace.report.format import NBSP, format_value, is_count, safe_text
 from kvtrace.report.texts import load_texts
 
 WIDTH: Final = 100
 """Most columns of a line."""
 MAX_LINES: Final = 20
 _LABEL: Final = 12
+_MILLION: Final = 1_000_000
 _SEVERITIES: Final = ("critical", "warning", "info")
 _MARKS: Final = {"critical": "!!", "warning": "! ", "info": "- "}
 
@@ -106,11 +107,21 @@ def _number_lines(record: AuditRecord) -> list[str]:
 
 
 def _number(quantity: Quantity) -> str:
-    value = format_value(quantity.value, quantity.unit, name=quantity.id) or "unknown"
-    interval = format_interval(quantity.low, quantity.high, quantity.unit, name=quantity.id)
     title = safe_text(quantity.title or quantity.id.replace("_", " "))
-    reason = safe_text(quantity.interval_reason) or "no interval given"
-    return f"{value} ({interval or _cut(reason, 40)}), {quantity.kind}: {title}"
+    value = _short(quantity.value, quantity.unit, quantity.id)
+    if value is None:
+        reason = safe_text(quantity.interval_reason) or "no reason given"
+        return f"{title}: unknown ({reason})"
+    low, high = (_short(end, quantity.unit, quantity.id) for end in (quantity.low, quantity.high))
+    interval = f" ({low} – {high})" if low and high and low != high else ""
+    return f"{title}: {value}{interval}, {quantity.kind}"
+
+
+def _short(value: Cell, unit: str, name: str) -> str | None:
+    """A number that fits a line beside its interval: millions as M, money without its period."""
+    if isinstance(value, int | float) and is_count(unit) and abs(value) >= _MILLION:
+        return f"{value / _MILLION:,.1f}M"
+    return format_value(value, "USD" if unit == "USD/month" else unit, name=name)
 
 
 def _finding_lines(record: AuditRecord, room: int) -> list[str]:

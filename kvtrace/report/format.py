@@ -108,6 +108,7 @@ def _scaled(unit: str) -> Callable[[float], str] | None:
         "ns": lambda value: _format_time(value / NS_PER_S),
         "ratio": format_ratio,
         "0..1": format_ratio,
+        "times": lambda value: f"{value:,.3g}{NBSP}×",
         "percent": lambda value: f"{value:,.2f}{NBSP}%",
         "%": lambda value: f"{value:,.2f}{NBSP}%",
         "bytes/s": format_rate,
@@ -179,6 +180,8 @@ def format_interval(low: Cell, high: Cell, unit: str, *, name: str = "") -> str 
     high_text = format_value(high, unit, name=name)
     if low_text is None or high_text is None:
         return None
+    if low_text == high_text:
+        return low_text
     return f"{low_text} – {high_text}"
 
 

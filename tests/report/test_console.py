@@ -50,7 +50,7 @@ def test_screen_says_data_verdict_numbers_findings_and_paths() -> None:
         "PAYS ONLY IF",
         "low",
         "37.36 %",
-        "−$6,100/month – $5,300/month",
+        "(−$6,100 – $5,300)",
         "[queueing_dominates]",
         "reports/chat/report.html",
     ):
