@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from kvtrace.audit.inputs import HARMLESS_SETTINGS, SettingValue
 from kvtrace.config import Setting, Settings, Value
 from kvtrace.cost.deployment import Deployment, build_deployment
+from kvtrace.cost.dtypes import normalise_dtype
 from kvtrace.cost.fleet import Fleet, default_fleet
-from kvtrace.cost.hardware import HardwareProfile, load_hardware
-from kvtrace.cost.llm import LlmShape, load_llm
+from kvtrace.cost.hardware import load_hardware
+from kvtrace.cost.llm import load_llm
 from kvtrace.errors import UsageError
 from kvtrace.replay.window import peak_window, size_fleet
 from kvtrace.schema.arrays import RequestTrace
@@ -20,11 +22,15 @@ from kvtrace.schema.manifest import Manifest, SourceEntry
 
 DEFAULT_LLM: Final = "Meta-Llama-3.1-70B"
 DEFAULT_HARDWARE: Final = "H100-SXM5"
+DEFAULT_TP: Final = 8
+"""Of the default LLM on the default hardware."""
 TARGET_UTILISATION: Final = 0.6
 """Busy share of the GPUs in the peak hour that an unstated fleet is sized for, recomputing every
 prompt: queues stay short below it. An assumption, shown as one."""
 FROM_LOGS: Final = "logs"
 _ROLE_ORDER: Final = ("headline", "joined", "beside")
+_QUANTISED_WEIGHTS: Final = ("fp8", "awq", "gptq", "int8", "mxfp4", "nvfp4")
+Told = Mapping[str, str | int | float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,53 +42,82 @@ class Setup:
     settings: tuple[SettingValue, ...]
 
 
+def check_names(settings: Settings) -> None:
+    """Refuse an LLM or hardware that is not known, before any log is read.
+
+    Raises:
+        UsageError: with close matches.
+    """
+    for name, load in (("llm", load_llm), ("hardware", load_hardware)):
+        value = settings.text(name)
+        if value is not None:
+            load(value)
+
+
 def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deployment, Settings]:
-    """The deployment and the settings with what the logs said filled in.
+    """The deployment, and the settings with what the logs said filled in.
 
     Raises:
         UsageError: a name that the user gave is not known.
         ModelError: the weights do not fit the GPUs.
     """
     told = _told_by_logs(manifest)
-    llm, llm_setting = _choose_llm(settings, told)
-    hardware, hardware_setting = _choose_hardware(settings, told)
-    tp_setting = _choose_tp(settings, told, llm_setting)
-    weight = settings.text("weight_dtype")
+    llm = _named(settings["llm"], told.get("llm"), _llm_name, DEFAULT_LLM)
+    hardware = _named(settings["hardware"], told.get("gpu"), _gpu_name, DEFAULT_HARDWARE)
+    is_as_logged = _llm_name(str(told.get("llm", ""))) == _llm_name(str(llm.value))
+    engine = told if is_as_logged else {}
+    tp = _first_stated(settings["tp"], engine.get("tensor_parallel"))
+    if tp.value is None and llm.is_default and hardware.is_default:
+        tp = Setting("tp", DEFAULT_TP, "default")
+    weights = _first_stated(settings["weight_dtype"], _weight_dtype(engine))
+    kv = _first_stated(settings["kv_dtype"], _kv_dtype(engine))
     deployment = build_deployment(
+        load_llm(str(llm.value)),
+        load_hardware(str(hardware.value)),
+        tp=None if tp.value is None else int(tp.value),
+        weight_dtype=None if weights.is_default else str(weights.value),
+        kv_dtype=str(kv.value),
+    )
+    chosen = [
         llm,
         hardware,
-        tp=None if tp_setting.value is None else int(tp_setting.value),
-        weight_dtype=None if settings["weight_dtype"].is_default else weight,
-        kv_dtype=settings.text("kv_dtype") or "bf16",
-    )
-    chosen = {
-        "llm": llm_setting,
-        "hardware": hardware_setting,
-        "tp": _filled(tp_setting, deployment.tp),
-        "weight_dtype": _filled(settings["weight_dtype"], deployment.weight_dtype),
-    }
-    return deployment, settings.replaced(chosen)
+        Setting("tp", deployment.tp, tp.origin),
+        Setting("weight_dtype", deployment.weight_dtype, weights.origin),
+        Setting("kv_dtype", deployment.kv_dtype, kv.origin),
+    ]
+    capacity = engine.get("kv_capacity_tokens")
+    if isinstance(capacity, int) and tp.origin == FROM_LOGS and kv.origin == FROM_LOGS:
+        deployment = replace(deployment, measured_kv_tokens=capacity)
+    return deployment, settings.replaced({setting.name: setting for setting in chosen})
 
 
 def choose_fleet(
     settings: Settings, deployment: Deployment, trace: RequestTrace | None, manifest: Manifest
 ) -> Setup:
     """The fleet: instances as stated, else as the logs show, else sized for the peak hour."""
-    told = _told_by_logs(manifest).get("engines")
-    setting = settings["instances"]
-    if setting.value is not None:
-        instances = int(setting.value)
-    elif isinstance(told, int) and told > 0:
-        instances, setting = told, Setting("instances", told, FROM_LOGS)
-    else:
-        instances = 1 if trace is None else _sized(trace, deployment)
-        setting = Setting("instances", instances, "default")
-    settings = settings.replaced({"instances": setting})
+    instances = _first_stated(settings["instances"], _told_by_logs(manifest).get("engines"))
+    if instances.value is None:
+        sized = 1 if trace is None else _sized(trace, deployment)
+        instances = Setting("instances", sized, "default")
+    filled = settings.replaced({"instances": instances})
     return Setup(
         deployment=deployment,
-        fleet=default_fleet(deployment, instances),
-        settings=tuple(_as_value(one) for one in settings.public()),
+        fleet=default_fleet(deployment, int(instances.value or 1)),
+        settings=tuple(_as_value(one) for one in filled.public()),
     )
+
+
+def main_domain(manifest: Manifest) -> int | None:
+    """The headline's cache domain with the most block references; None without blocks."""
+    headline = {source.source_id for source in manifest.sources if source.role == "headline"}
+    sizes = Counter(
+        {
+            domain.cache_domain: domain.block_refs
+            for domain in manifest.domains
+            if domain.source_id in headline
+        }
+    )
+    return min(sizes, key=lambda name: (-sizes[name], name)) if sizes else None
 
 
 def _sized(trace: RequestTrace, deployment: Deployment) -> int:
@@ -101,10 +136,6 @@ def _file_name(value: Value) -> Value:
     return value
 
 
-def _filled(setting: Setting, value: Value) -> Setting:
-    return Setting(setting.name, value, setting.origin)
-
-
 def _told_by_logs(manifest: Manifest) -> dict[str, str | int | float]:
     """Engine facts over all sources, the headline's first."""
     told: dict[str, str | int | float] = {}
@@ -118,58 +149,64 @@ def _role(source: SourceEntry) -> tuple[int, int]:
     return _ROLE_ORDER.index(source.role), source.source_id
 
 
-def _choose_llm(settings: Settings, told: dict[str, str | int | float]) -> tuple[LlmShape, Setting]:
-    setting = settings["llm"]
-    if setting.value is not None:
-        return load_llm(str(setting.value)), setting
-    named = told.get("llm")
-    if named is not None:
-        try:
-            shape = load_llm(str(named))
-        except UsageError:
-            pass  # the logs name an LLM whose shape is not known here: the default stays marked
-        else:
-            return shape, Setting("llm", shape.name, FROM_LOGS)
-    return load_llm(DEFAULT_LLM), Setting("llm", DEFAULT_LLM, "default")
-
-
-def _choose_hardware(
-    settings: Settings, told: dict[str, str | int | float]
-) -> tuple[HardwareProfile, Setting]:
-    setting = settings["hardware"]
-    if setting.value is not None:
-        return load_hardware(str(setting.value)), setting
-    named = told.get("gpu")
-    if named is not None:
-        try:
-            profile = load_hardware(str(named))
-        except UsageError:
-            pass
-        else:
-            return profile, Setting("hardware", profile.gpu.name, FROM_LOGS)
-    return load_hardware(DEFAULT_HARDWARE), Setting("hardware", DEFAULT_HARDWARE, "default")
-
-
-def _choose_tp(settings: Settings, told: dict[str, str | int | float], llm: Setting) -> Setting:
-    setting = settings["tp"]
+def _named(
+    setting: Setting, told: object, known_name: Callable[[str], str | None], default: str
+) -> Setting:
+    """What the user named, else what the logs name if it is known here, else the default."""
     if setting.value is not None:
         return setting
-    found = told.get("tensor_parallel")
-    if isinstance(found, int) and llm.origin == FROM_LOGS:
-        return Setting("tp", found, FROM_LOGS)
-    if llm.value == DEFAULT_LLM and llm.is_default and settings["hardware"].value is None:
-        return Setting("tp", 8, "default")
-    return setting
+    found = None if told is None else known_name(str(told))
+    if found is not None:
+        return Setting(setting.name, found, FROM_LOGS)
+    return Setting(setting.name, default, "default")
 
 
-def main_domain(manifest: Manifest) -> int | None:
-    """The headline's cache domain with the most block references; None without blocks."""
-    headline = {source.source_id for source in manifest.sources if source.role == "headline"}
-    sizes = Counter(
-        {
-            domain.cache_domain: domain.block_refs
-            for domain in manifest.domains
-            if domain.source_id in headline
-        }
-    )
-    return min(sizes, key=lambda name: (-sizes[name], name)) if sizes else None
+def _first_stated(setting: Setting, told: Value) -> Setting:
+    """The setting if somebody stated it, else what the logs say, else its default."""
+    if not setting.is_default or told is None:
+        return setting
+    return Setting(setting.name, told, FROM_LOGS)
+
+
+def _llm_name(name: str) -> str | None:
+    try:
+        return load_llm(name).name
+    except UsageError:
+        return None
+
+
+def _gpu_name(name: str) -> str | None:
+    try:
+        return load_hardware(name).gpu.name
+    except UsageError:
+        return None
+
+
+def _weight_dtype(engine: Told) -> str | None:
+    """From `quantization`, else `dtype`, as the engine printed them."""
+    for printed in (engine.get("quantization"), engine.get("dtype")):
+        name = str(printed).lower()
+        for known in _QUANTISED_WEIGHTS:
+            if name.startswith(known):
+                return _known_dtype(known)
+        if printed is not None:
+            return _known_dtype(name)
+    return None
+
+
+def _kv_dtype(engine: Told) -> str | None:
+    """From `kv_cache_dtype`; `auto` is the dtype that the model computes in."""
+    printed = engine.get("kv_cache_dtype")
+    if printed is None:
+        return None
+    if str(printed) != "auto":
+        return _known_dtype(str(printed))
+    computed = engine.get("dtype")
+    return _known_dtype(str(computed)) if computed is not None else None
+
+
+def _known_dtype(name: str) -> str | None:
+    try:
+        return normalise_dtype(name)
+    except UsageError:
+        return None

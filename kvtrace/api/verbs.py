@@ -15,6 +15,7 @@ from kvtrace.api.results import (
     QueryTable,
     ReplayOutcome,
 )
+from kvtrace.api.setup import check_names
 from kvtrace.api.stages import (
     DATASET_FOLDER,
     Inputs,
@@ -84,6 +85,7 @@ def analyze(
         OutputError: the output cannot be written or another run holds it.
     """
     chosen = settings or resolve_settings()
+    check_names(chosen)
     watch = progress or SilentProgress()
     folder = output_folder(inputs, output)
     with OutputLock(folder) as lock:

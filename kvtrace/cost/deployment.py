@@ -32,6 +32,8 @@ class Deployment:
     """Tensor-parallel ranks, one GPU each."""
     weight_dtype: str
     kv_dtype: str
+    measured_kv_tokens: int | None = None
+    """KV capacity of the instance as its engine printed it at start-up; null: computed."""
 
     def __post_init__(self) -> None:
         if self.tp < 1:
@@ -97,13 +99,15 @@ class Deployment:
 
     @cached_property
     def hbm_cache_bytes(self) -> float:
-        """HBM of the instance that is left for KV.
+        """HBM of the instance that is left for KV: as measured at start-up, else computed.
 
         Formula: tp x (HBM x utilisation - activation reserve) - weights.
 
         Raises:
             ModelError: the weights do not fit.
         """
+        if self.measured_kv_tokens is not None:
+            return self.measured_kv_tokens * self.kv_bytes_per_token
         hardware = self.hardware
         usable = hardware.gpu.hbm_bytes.value * hardware.gpu_memory_utilisation.value
         left = self.tp * (usable - hardware.activation_reserve_bytes.value) - self.weight_bytes
@@ -117,6 +121,25 @@ class Deployment:
                 hint=_fit_hint(self.llm, hardware, self.weight_dtype),
             )
         return left
+
+    def _hbm_evidence(self) -> list[Constant]:
+        """What the HBM for KV follows from."""
+        if self.measured_kv_tokens is None:
+            hardware = self.hardware
+            return [hardware.gpu_memory_utilisation, hardware.activation_reserve_bytes]
+        return [
+            Constant(
+                id="instance.hbm_cache_bytes",
+                title="HBM of an instance for KV",
+                value=self.hbm_cache_bytes,
+                unit="bytes",
+                low=None,
+                high=None,
+                kind="measured",
+                source=f"start-up log: {self.measured_kv_tokens:,} tokens",
+                as_of="",
+            )
+        ]
 
     def path(self, path_id: str, *, direction: Direction = "read") -> MovePath:
         """How KV moves between HBM and a tier.
@@ -139,8 +162,7 @@ class Deployment:
         memory = [
             hardware.dram_bytes_per_node,
             hardware.dram_idle_share,
-            hardware.gpu_memory_utilisation,
-            hardware.activation_reserve_bytes,
+            *self._hbm_evidence(),
         ]
         groups: list[Iterable[Constant]] = [
             _llm_constants(self),
