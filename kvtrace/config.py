@@ -104,6 +104,7 @@ SETTINGS: Final[tuple[SettingSpec, ...]] = (
 )
 _BY_NAME: Final = {spec.name: spec for spec in SETTINGS}
 _SECRET: Final = frozenset({"salt"})
+_OTHER_VARIABLES: Final = frozenset({"KVTRACE_DEBUG"})
 
 
 class Settings:
@@ -143,6 +144,7 @@ class Settings:
 
 
 def _convert(spec: SettingSpec, raw: object, origin: str) -> Value:
+    shown = "" if spec.name in _SECRET else f" = {raw!r}"
     try:
         if isinstance(raw, bool) or not isinstance(raw, str | int | float):
             raise TypeError
@@ -153,20 +155,25 @@ def _convert(spec: SettingSpec, raw: object, origin: str) -> Value:
         kinds = {int: "a whole number", float: "a number", str: "text"}
         raise UsageError(
             "KVT-C002",
-            f"`{spec.name}` must be {kinds[spec.kind]}",
-            where=Location(origin),
+            f"`{spec.name}`{shown} must be {kinds[spec.kind]}",
+            where=_origin_place(spec, origin),
             hint=f"{spec.name}: {spec.help}",
         ) from error
     problem = spec.check(value)
     if problem is not None:
-        shown = "" if spec.name in _SECRET else f" = {value!r}"
         raise UsageError(
             "KVT-C003",
             f"`{spec.name}`{shown} {problem}",
-            where=Location(origin),
+            where=_origin_place(spec, origin),
             hint=f"{spec.name}: {spec.help}",
         )
     return value
+
+
+def _origin_place(spec: SettingSpec, origin: str) -> Location:
+    if origin == "environment":
+        return Location(f"environment variable {ENV_PREFIX}{spec.name.upper()}")
+    return Location(f"flag --{spec.name.replace('_', '-')}" if origin == "flag" else origin)
 
 
 def _read_file(path: Path) -> dict[str, object]:
@@ -190,10 +197,22 @@ def _check_names(names: Iterator[str], origin: str) -> None:
     for name in names:
         if name not in _BY_NAME:
             close = difflib.get_close_matches(name, _BY_NAME, n=3)
-            hint = f"did you mean {', '.join(f'`{match}`' for match in close)}?" if close else None
+            hint = (
+                f"did you mean {', '.join(f'`{match}`' for match in close)}?"
+                if close
+                else f"settings stand at the top level of the file: {', '.join(_BY_NAME)}"
+            )
             raise UsageError(
                 "KVT-C001", f"unknown setting `{name}`", where=Location(origin), hint=hint
             )
+
+
+def _check_environment(environment: Mapping[str, str]) -> None:
+    """Refuse a `KVTRACE_…` that means nothing: a typo there would go unseen."""
+    for variable in sorted(environment):
+        if variable.startswith(ENV_PREFIX) and variable not in _OTHER_VARIABLES:
+            name = variable.removeprefix(ENV_PREFIX).lower()
+            _check_names(iter([name]), f"environment variable {variable}")
 
 
 def _layers(
@@ -232,6 +251,7 @@ def resolve_settings(
         UsageError: an unknown name, a wrong type, a value out of range, an unreadable file.
     """
     env = os.environ if environment is None else environment
+    _check_environment(env)
     layers = list(_layers(flags or {}, config, env, cwd or Path.cwd()))
     for origin, values in layers:
         _check_names(iter(values), origin)

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Write docs/queries.md from the query files; a test compares it."""
 
 from __future__ import annotations

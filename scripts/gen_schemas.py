@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Write the JSON Schemas that ship in the package from the types that they describe.
 
 Run it after a change of `kvtrace/audit/record.py` or `ingest_report.py`; a test compares the files.

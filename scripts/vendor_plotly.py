@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Vendor the plotly.js cartesian bundle: `vendor_plotly.py TARBALL`, the tarball from `npm pack`.
 
 Get the tarball with `npm pack plotly.js-cartesian-dist-min@4.1.1` (the plotly.js that plotly.py 7.1

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kvtrace.audit import jsonio
 from kvtrace.audit.ingest_report import build_ingest_report, dump_ingest_report
@@ -16,6 +17,10 @@ from kvtrace.report.console import render_console
 from kvtrace.report.html import render_html
 from kvtrace.report.texts import Lang
 from kvtrace.store.dataset import Dataset
+
+_WHOLE_FROM: Final = 100_000
+"""From here on a float is shown without decimals."""
+_WIDE_COLUMNS: Final = 6
 
 
 def to_json(document: object) -> str:
@@ -42,11 +47,19 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, cells)])
 
 
+def fields_table(header: Sequence[str], row: Sequence[object]) -> str:
+    """One wide row as a line a field."""
+    width = max(map(len, header))
+    return "\n".join(
+        f"{name:<{width}}  {_cell(value)}" for name, value in zip(header, row, strict=True)
+    )
+
+
 def _cell(value: object) -> str:
     if value is None:
         return "unknown"
     if isinstance(value, float):
-        return f"{value:,.6g}"
+        return f"{value:,.0f}" if abs(value) >= _WHOLE_FROM else f"{value:,.6g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return str(value)
@@ -116,8 +129,11 @@ class QueryTable:
         ]
 
     def to_text(self) -> str:
-        """The table for people."""
-        return text_table(self.result.columns, [tuple(row.values()) for row in self.rows()])
+        """The table for people; a single wide row stands upright."""
+        rows = [tuple(row.values()) for row in self.rows()]
+        if len(rows) == 1 and len(self.result.columns) > _WIDE_COLUMNS:
+            return fields_table(self.result.columns, rows[0])
+        return text_table(self.result.columns, rows)
 
 
 def _finite(value: object) -> object:
@@ -134,11 +150,20 @@ class ReplayOutcome:
     wall_s: dict[str, float]
     """Seconds that the engine took per option."""
     requests: int
+    served_by: dict[str, str]
+    """Settings that were modelled: value and origin by name."""
     documents: list[dict[str, object]]
 
     def to_json(self) -> str:
         """The options with all figures and the engine's own wall time."""
-        return to_json({"schema_version": 1, "requests": self.requests, "options": self.documents})
+        return to_json(
+            {
+                "schema_version": 1,
+                "requests": self.requests,
+                "served_by": self.served_by,
+                "options": self.documents,
+            }
+        )
 
     def summary(self) -> list[str]:
         """A table for people; all figures are modelled."""
@@ -157,7 +182,8 @@ class ReplayOutcome:
             )
             for option in self.options
         ]
-        return [f"{self.requests:,} requests replayed", text_table(header, rows)]
+        served = " · ".join(f"{name} {value}" for name, value in self.served_by.items())
+        return [f"{self.requests:,} requests replayed on: {served}", text_table(header, rows)]
 
 
 def _rounded(value: float | None) -> float | None:

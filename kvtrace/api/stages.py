@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +17,11 @@ from kvtrace import __version__
 from kvtrace.api.results import (
     IngestOutcome,
 )
-from kvtrace.api.setup import Setup, choose_deployment, choose_fleet, main_domain
+from kvtrace.api.setup import FROM_LOGS, Setup, choose_deployment, choose_fleet, main_domain
+from kvtrace.audit import jsonio
 from kvtrace.audit.inputs import AuditInput
-from kvtrace.config import Settings
+from kvtrace.audit.record import AuditRecord
+from kvtrace.config import Setting, Settings
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.duckdb_session import Param
@@ -35,13 +38,16 @@ from kvtrace.reuse.facts import build_reuse
 from kvtrace.reuse.trace import build_trace
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.schema.manifest import SCHEMA_VERSION, CacheDomain, Manifest
-from kvtrace.store.dataset import Dataset, DatasetWriter
+from kvtrace.store.dataset import MANIFEST_NAME, Dataset, DatasetWriter, discard_output
 from kvtrace.store.files import write_atomically
 from kvtrace.store.lock import OutputLock, load_or_create_salt, salt_from_text, unwritable
 from kvtrace.units import NS_PER_S
 
 Inputs = Sequence[str | Path]
 DATASET_FOLDER: Final = "dataset"
+AUDIT_FILE: Final = "audit.json"
+SERVING_SETTINGS: Final = ("llm", "hardware", "tp", "instances", "weight_dtype", "kv_dtype")
+"""Settings that say what serves the traffic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +232,55 @@ def _run_queries(dataset: Dataset, deployment: Deployment) -> dict[str, QueryRes
     return results
 
 
+def dataset_params(dataset: Dataset, wanted: set[str]) -> dict[str, Param]:
+    """What the dataset and an audit beside it know of the parameters that a query asks for."""
+    params = block_size_param(dataset.manifest, wanted)
+    earlier = read_earlier(dataset)
+    if "kv_bytes_per_token" in wanted and earlier is not None:
+        params["kv_bytes_per_token"] = earlier.kv.bytes_per_token
+    return params
+
+
 def block_size_param(manifest: Manifest, wanted: set[str]) -> dict[str, Param]:
     """The block size of the dataset, for a query that asks for it."""
     size = manifest.totals.block_size_tokens
     return {"block_size_tokens": size} if "block_size_tokens" in wanted and size else {}
+
+
+def read_earlier(dataset: Dataset) -> AuditRecord | None:
+    """The audit beside a dataset, if it was made of exactly this dataset."""
+    path = dataset.directory.parent / AUDIT_FILE
+    try:
+        record = jsonio.load(path.read_bytes(), path=str(path))
+    except (OSError, OutputError):
+        return None
+    return record if record.data.dataset_digest == dataset.manifest.digest else None
+
+
+def with_earlier(settings: Settings, earlier: AuditRecord | None) -> Settings:
+    """Settings that nobody states now, as somebody stated them for the audit."""
+    if earlier is None:
+        return settings
+    stated = {
+        one.id: Setting(one.id, one.value, f"{AUDIT_FILE}: {one.origin}")
+        for one in earlier.assumptions
+        if one.id in SERVING_SETTINGS and one.is_confirmed and one.origin != FROM_LOGS
+    }
+    return settings.replaced(
+        {name: setting for name, setting in stated.items() if settings[name].is_default}
+    )
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[OutputLock]:
+    """The output folder under its lock; a folder made for nothing is removed again."""
+    is_new = not folder.exists()
+    try:
+        with OutputLock(folder) as lock:
+            yield lock
+    finally:
+        if is_new and not (folder / DATASET_FOLDER / MANIFEST_NAME).exists():
+            discard_output(folder)
 
 
 def _command(inputs: Inputs, settings: Settings) -> str:

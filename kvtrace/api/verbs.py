@@ -17,13 +17,18 @@ from kvtrace.api.results import (
 )
 from kvtrace.api.setup import check_names
 from kvtrace.api.stages import (
+    AUDIT_FILE,
     DATASET_FOLDER,
+    SERVING_SETTINGS,
     Inputs,
     audit_input,
-    block_size_param,
+    claimed,
+    dataset_params,
     ingest_into,
     model,
     read_audit,
+    read_earlier,
+    with_earlier,
     write_output,
 )
 from kvtrace.audit import jsonio
@@ -38,11 +43,11 @@ from kvtrace.query.catalog import load_catalog, run_sql
 from kvtrace.report.html import render_html
 from kvtrace.report.texts import Lang
 from kvtrace.store.dataset import Dataset
-from kvtrace.store.lock import OutputLock, unwritable
+from kvtrace.store.lock import unwritable
 from kvtrace.synth import write_samples
 
-AUDIT_FILE: Final = "audit.json"
 REPORT_FILE: Final = "report.html"
+COMPRESSED_SUFFIXES: Final = (".gz", ".zst", ".bz2", ".xz")
 
 
 def ingest(
@@ -59,7 +64,7 @@ def ingest(
         OutputError: the output cannot be written or another run holds it.
     """
     folder = output_folder(inputs, output)
-    with OutputLock(folder) as lock:
+    with claimed(folder) as lock:
         return ingest_into(
             inputs,
             folder,
@@ -88,7 +93,7 @@ def analyze(
     check_names(chosen)
     watch = progress or SilentProgress()
     folder = output_folder(inputs, output)
-    with OutputLock(folder) as lock:
+    with claimed(folder) as lock:
         outcome = ingest_into(inputs, folder, chosen, watch, lock)
         record = build_audit(audit_input(outcome.dataset, inputs, chosen, watch))
         audit = Audit(record, folder, outcome.is_reused)
@@ -113,7 +118,7 @@ def replay(
         UsageError: no such option, or the dataset has no requests with known lengths.
     """
     opened = open_dataset(dataset)
-    chosen = settings or resolve_settings()
+    chosen = with_earlier(settings or resolve_settings(), read_earlier(opened))
     modelled = model(opened, chosen, progress or SilentProgress(), options)
     if not modelled.results:
         raise UsageError(
@@ -128,7 +133,12 @@ def replay(
         for option in built
     ]
     requests = 0 if modelled.trace is None else modelled.trace.requests
-    return ReplayOutcome(built, modelled.wall_s, requests, documents)
+    served_by = {
+        one.name: f"{one.value} ({one.origin})"
+        for one in modelled.setup.settings
+        if one.name in SERVING_SETTINGS
+    }
+    return ReplayOutcome(built, modelled.wall_s, requests, served_by, documents)
 
 
 def query(
@@ -150,7 +160,7 @@ def query(
             return QueryTable("sql", run_sql(session, sql))
         catalog = load_catalog()
         info = catalog.describe(name or "")
-        bound = block_size_param(opened.manifest, {p.name for p in info.params})
+        bound = dataset_params(opened, {p.name for p in info.params})
         given = catalog.parse_params(info.name, params or {})
         return QueryTable(info.name, catalog.run(session, info.name, {**bound, **given}))
 
@@ -170,7 +180,7 @@ def show_sql(
     bound: dict[str, Param] = {}
     if dataset is not None:
         names = {param.name for param in catalog.describe(name).params}
-        bound = block_size_param(open_dataset(dataset).manifest, names)
+        bound = dataset_params(open_dataset(dataset), names)
     return catalog.show_sql(name, {**bound, **catalog.parse_params(name, params or {})})
 
 
@@ -224,8 +234,10 @@ def output_folder(inputs: Inputs, output: Path | str | None) -> Path:
         return Path(output)
     first = Path(inputs[0])
     name = first.resolve().name if first.name in {"", ".", ".."} else first.name
-    for suffix in (".gz", ".zst", ".bz2", ".xz", ".jsonl", ".json", ".csv", ".log", ".txt"):
-        name = name.removesuffix(suffix)
+    if not first.is_dir():
+        for suffix in COMPRESSED_SUFFIXES:
+            name = name.removesuffix(suffix)
+        name = Path(name).stem
     return Path("reports") / ("".join("_" if c in "*?[]" else c for c in name) or "kvtrace")
 
 

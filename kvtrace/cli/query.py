@@ -47,14 +47,22 @@ def query(
         folder = None if name is None else dataset
         typer.echo(api.show_sql(name or str(dataset), given, dataset=folder))
     elif name is None and sql is None:
-        raise UsageError(
-            "KVT-U010",
-            "no query named",
-            hint=f"kvtrace query {dataset} reuse/summary; `kvtrace query` lists all",
-        )
+        raise _nothing_to_run(dataset)
     else:
         table = api.query(dataset, name, params=given, sql=sql)
         typer.echo(table.to_json() if as_json else table.to_text())
+
+
+def _nothing_to_run(dataset: Path) -> UsageError:
+    if dataset.exists():
+        hint = f"name one, as `kvtrace query {dataset} reuse/summary`; `kvtrace query` lists all"
+        return UsageError("KVT-U010", f"no query is named to run over `{dataset}`", hint=hint)
+    return UsageError(
+        "KVT-U013",
+        f"there is no folder `{dataset}`",
+        hint="the output folder of `kvtrace analyze` comes first: "
+        f"`kvtrace query reports/NAME {dataset}`",
+    )
 
 
 def _parse_params(texts: list[str]) -> dict[str, str]:

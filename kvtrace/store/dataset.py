@@ -28,7 +28,7 @@ from kvtrace.store.files import (
     temporary_name,
     write_atomically,
 )
-from kvtrace.store.lock import OutputLock, unwritable
+from kvtrace.store.lock import LOCK_NAME, SALT_NAME, OutputLock, unwritable
 
 MANIFEST_NAME: Final = "manifest.json"
 OPEN_SQL_NAME: Final = "open.sql"
@@ -277,3 +277,15 @@ def _damaged(path: Path, cause: str) -> OutputError:
         cause=cause,
         hint="run `kvtrace ingest` again into the same folder",
     )
+
+
+def discard_output(output_dir: Path) -> None:
+    """Remove an output folder that never got a dataset: our lock, salt and unnamed parts only."""
+    for name in (LOCK_NAME, SALT_NAME):
+        (output_dir / name).unlink(missing_ok=True)
+    dataset = output_dir / "dataset"
+    for path in sorted(dataset.rglob("*"), reverse=True) if dataset.is_dir() else ():
+        path.rmdir() if path.is_dir() else path.unlink()
+    for folder in (dataset, output_dir):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
