@@ -12,12 +12,9 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
-from kvtrace.report.format import format_value, safe_text
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from kvtrace.report.format import Scale, format_tick, pick_scale, safe_text
 
 MAX_POINTS: Final = 2_000
 """Most x values of one series; more are thinned evenly, the first and last kept."""
@@ -26,15 +23,8 @@ Kind = Literal["seconds", "bytes", "traffic", "ratio", "count", "category", "dat
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 _PATTERNS: Final = ("", "/", ".", "x", "-", "\\")
-_GIB: Final = float(1 << 30)
-_UNIT: Final = {"seconds": "s", "bytes": "bytes", "traffic": "bytes", "ratio": "ratio"}
-_STEPS: Final[dict[str, tuple[float, ...]]] = {
-    "seconds": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 36_000),
-    "bytes": tuple(m * _GIB * 1024.0**e for e in (-2, -1, 0, 1, 2) for m in (1, 10, 100)),
-    "traffic": tuple(10.0**e for e in range(19)),
-    "count": tuple(10.0**e for e in range(13)),
-    "ratio": (1e-4, 1e-3, 1e-2, 0.1, 1),
-}
+_UNIT: Final = {"seconds": "s", "bytes": "bytes", "traffic": "bytes"}
+_SMALLEST: Final = {"seconds": "s", "bytes": "B", "traffic": "B"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,119 +97,118 @@ def lines(
     series: Sequence[Series], *, x: Axis, y: Axis, marks: Sequence[Mark] = (), height: int = 360
 ) -> str:
     """Lines with markers over one shared pair of axes."""
-    figure = _figure(height)
-    for one in series:
-        figure.add_trace(_line(one))
-    figure.update_xaxes(_axis(x, [v for one in series for v in one.x]))
-    figure.update_yaxes(_axis(y, [v for one in series for v in one.y]))
-    for mark in marks:
-        _add_mark(figure, mark, log=x.log)
-    return _dump(figure)
+    layout = _layout(height) | {
+        "xaxis": _axis(x, [v for one in series for v in one.x]),
+        "yaxis": _axis(y, [v for one in series for v in one.y]),
+    }
+    _add_marks(layout, marks, x=x)
+    return _dump([_line(one) for one in series], layout)
 
 
-def columns(
-    series: Sequence[Series], *, x: Axis, y: Axis, marks: Sequence[Mark] = (), height: int = 340
-) -> str:
+def columns(series: Sequence[Series], *, x: Axis, y: Axis, height: int = 340) -> str:
     """Vertical bars side by side over categories; the whole is faint."""
-    figure = _figure(height)
-    for one in series:
-        figure.add_trace(_bar(one, horizontal=False))
-    figure.update_layout(barmode="group", bargap=0.22, bargroupgap=0.06)
-    figure.update_xaxes(_axis(x, [v for one in series for v in one.x]))
-    figure.update_yaxes(_axis(y, [v for one in series for v in one.y]) | {"rangemode": "tozero"})
-    for mark in marks:
-        _add_mark(figure, mark, log=x.log)
-    return _dump(figure)
+    layout = _layout(height) | {
+        "barmode": "group",
+        "bargap": 0.22,
+        "bargroupgap": 0.06,
+        "xaxis": _axis(x, [v for one in series for v in one.x]),
+        "yaxis": _axis(y, [v for one in series for v in one.y]) | {"rangemode": "tozero"},
+    }
+    return _dump([_bar(one, horizontal=False) for one in series], layout)
 
 
 def bars(series: Sequence[Series], *, x: Axis, mode: Literal["stack", "overlay"] = "stack") -> str:
     """Horizontal bars: the categories are `y` of the series, top to bottom."""
     rows = _categories(series)
-    figure = _figure(_rows_height(rows))
-    for one in series:
-        figure.add_trace(_bar(one, horizontal=True))
-    figure.update_layout(barmode=mode, bargap=0.34)
-    figure.update_xaxes(_axis(x, _lengths(series, mode)) | {"rangemode": "tozero"})
-    figure.update_yaxes(_category_rows(rows))
-    return _dump(figure)
+    layout = _layout(_rows_height(rows)) | {
+        "barmode": mode,
+        "bargap": 0.34,
+        "xaxis": _axis(x, _lengths(series, mode)) | {"rangemode": "tozero"},
+        "yaxis": _category_rows(rows),
+    }
+    return _dump([_bar(one, horizontal=True) for one in series], layout)
 
 
 def dots(series: Sequence[Series], *, x: Axis) -> str:
     """Horizontal dot plot: one symbol per series, one row per category."""
     rows = _categories(series)
-    figure = _figure(_rows_height(rows))
-    for one in series:
-        figure.add_trace(_line(one, mode="markers", size=11))
-    figure.update_xaxes(_axis(x, [v for one in series for v in one.x]))
-    figure.update_yaxes(_category_rows(rows) | {"showgrid": True})
-    return _dump(figure)
+    layout = _layout(_rows_height(rows)) | {
+        "xaxis": _axis(x, [v for one in series for v in one.x]),
+        "yaxis": _category_rows(rows) | {"showgrid": True},
+    }
+    return _dump([_line(one, mode="markers", size=11) for one in series], layout)
 
 
 def side_by_side(panels: Sequence[Panel]) -> str:
     """Horizontal bars in panels that share their rows."""
-    from plotly.subplots import make_subplots
-
     rows = _categories([one for panel in panels for one in panel.series])
-    figure = _figure(
-        _rows_height(rows),
-        make_subplots(rows=1, cols=len(panels), shared_yaxes=True, horizontal_spacing=0.06),
-    )
-    for column, panel in enumerate(panels, start=1):
-        for one in panel.series:
-            figure.add_trace(_bar(one, horizontal=True), row=1, col=column)
-        axis = _axis(panel.axis, _lengths(panel.series, "stack"))
-        figure.update_xaxes(axis | {"rangemode": "tozero"}, row=1, col=column)
-        figure.update_yaxes(
-            _category_rows(rows) | {"showticklabels": column == 1}, row=1, col=column
-        )
-    figure.update_layout(barmode="stack", bargap=0.34)
-    return _dump(figure)
+    grid = {"rows": 1, "columns": len(panels), "pattern": "coupled", "xgap": 0.08}
+    layout = _layout(_rows_height(rows)) | {
+        "barmode": "stack",
+        "bargap": 0.34,
+        "grid": grid,
+        "yaxis": _category_rows(rows),
+    }
+    traces: list[dict[str, Any]] = []
+    for number, panel in enumerate(panels, start=1):
+        axis = _axis(panel.axis, _lengths(panel.series, "stack")) | {"rangemode": "tozero"}
+        layout[_nth("xaxis", number)] = axis
+        place = {"xaxis": _nth("x", number), "yaxis": "y"}
+        traces.extend(_bar(one, horizontal=True) | place for one in panel.series)
+    return _dump(traces, layout, panels=len(panels))
 
 
 def stacked_panels(panels: Sequence[Panel], *, x: Axis) -> str:
     """Panels one above the other on one shared x axis, each with its own y; never a dual axis."""
-    from plotly.subplots import make_subplots
-
-    figure = _figure(
-        110 + 160 * len(panels),
-        make_subplots(
-            rows=len(panels),
-            cols=1,
-            shared_xaxes=True,
-            vertical_spacing=0.42 / (len(panels) + 1),
-            subplot_titles=[plot_text(panel.axis.title) for panel in panels],
-        ),
-    )
-    values: list[float | str | None] = []
-    for row, panel in enumerate(panels, start=1):
-        for one in panel.series:
-            line = _line(one).update(showlegend=panel.named, legendgroup=plot_text(one.name))
-            figure.add_trace(line, row=row, col=1)
-            values.extend(one.x)
+    height = 110 + 160 * len(panels)
+    grid = {"rows": len(panels), "columns": 1, "pattern": "coupled", "ygap": 0.3}
+    layout = _layout(height) | {"grid": grid | {"xside": "bottom plot"}}
+    layout["xaxis"] = _axis(x, [v for p in panels for one in p.series for v in one.x])
+    layout["annotations"] = [
+        _panel_title(panel.axis.title, number) for number, panel in enumerate(panels, start=1)
+    ]
+    layout["legend"] |= {"y": 1 + 34 / height}
+    traces = []
+    for number, panel in enumerate(panels, start=1):
         axis = _axis(panel.axis, [v for one in panel.series for v in one.y])
-        figure.update_yaxes(
-            axis | {"rangemode": "tozero", "title": None, "nticks": 6}, row=row, col=1
-        )
-    figure.update_annotations(x=0, xanchor="left", font={"size": 12.5, "color": "var(--soft)"})
-    figure.update_layout(legend={"y": 1 + 34 / (110 + 160 * len(panels))})
-    shared = _axis(x, values)
-    figure.update_xaxes({k: v for k, v in shared.items() if k != "title"})
-    figure.update_xaxes({"title": shared["title"]}, row=len(panels), col=1)
-    return _dump(figure)
+        axis |= {"rangemode": "tozero", "title": None, "nticks": 6}
+        layout[_nth("yaxis", number)] = axis
+        for one in panel.series:
+            place = {"xaxis": "x", "yaxis": _nth("y", number)}
+            group = {"legendgroup": plot_text(one.name), "showlegend": panel.named}
+            traces.append(_line(one) | place | group)
+    return _dump(traces, layout, panels=len(panels))
 
 
-def _figure(height: int, figure: go.Figure | None = None) -> go.Figure:
-    import plotly.graph_objects as go
+def _nth(axis: str, number: int) -> str:
+    """Name of the n-th axis: `x`, `x2`, `x3`."""
+    return axis if number == 1 else f"{axis}{number}"
 
-    figure = go.Figure() if figure is None else figure
-    figure.update_layout(
-        template="none",
-        height=height,
-        margin={"l": 64, "r": 16, "t": 44, "b": 40},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "var(--font-plot)", "size": 12.5, "color": "var(--ink)"},
-        legend={
+
+def _panel_title(text: str, number: int) -> dict[str, Any]:
+    """The axis title above its panel, where it does not need to be turned."""
+    return {
+        "text": plot_text(text),
+        "xref": "paper",
+        "yref": f"{_nth('y', number)} domain",
+        "x": 0,
+        "y": 1,
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"size": 12.5, "color": "var(--soft)"},
+    }
+
+
+def _layout(height: int) -> dict[str, Any]:
+    return {
+        "template": "none",
+        "height": height,
+        "margin": {"l": 64, "r": 16, "t": 44, "b": 40},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "var(--font-plot)", "size": 12.5, "color": "var(--ink)"},
+        "legend": {
             "orientation": "h",
             "x": 0,
             "y": 1.02,
@@ -227,41 +216,44 @@ def _figure(height: int, figure: go.Figure | None = None) -> go.Figure:
             "yanchor": "bottom",
             "traceorder": "normal",
         },
-        showlegend=True,
-        hovermode="closest",
-        dragmode=False,
-        hoverlabel={
+        "hovermode": "closest",
+        "dragmode": False,
+        "hoverlabel": {
             "bgcolor": "var(--paper)",
             "bordercolor": "var(--line-strong)",
             "font": {"color": "var(--ink)"},
             "align": "left",
         },
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": "var(--muted)", "activecolor": "var(--ink)"},
-        uirevision="keep",
-    )
-    return figure
+        "modebar": {
+            "bgcolor": "rgba(0,0,0,0)",
+            "color": "var(--muted)",
+            "activecolor": "var(--ink)",
+        },
+        "uirevision": "keep",
+    }
 
 
-def _line(series: Series, *, mode: str = "lines+markers", size: int = 7) -> go.Scatter:
-    import plotly.graph_objects as go
-
+def _line(series: Series, *, mode: str = "lines+markers", size: int = 7) -> dict[str, Any]:
     style = series.style % len(_DASHES)
-    return go.Scatter(
-        name=plot_text(series.name),
-        x=thin(series.x),
-        y=thin(series.y),
-        mode=mode if len(series.x) <= 60 else "lines",
-        line={"color": series.colour, "width": 2.25, "dash": _DASHES[style]},
-        marker={"symbol": _SYMBOLS[style], "size": size, "color": series.colour},
-        hovertext=thin(series.hover) or None,
-        hovertemplate="%{hovertext}<extra></extra>" if series.hover else None,
-        connectgaps=False,
-    )
+    return {
+        "type": "scatter",
+        "name": plot_text(series.name),
+        "x": thin(series.x),
+        "y": thin(series.y),
+        "mode": mode if len(series.x) <= 60 else "lines",
+        "line": {"color": series.colour, "width": 2.25, "dash": _DASHES[style]},
+        "marker": {"symbol": _SYMBOLS[style], "size": size, "color": series.colour},
+        "connectgaps": False,
+    } | _hover(series)
 
 
-def _bar(series: Series, *, horizontal: bool) -> go.Bar:
-    import plotly.graph_objects as go
+def _hover(series: Series) -> dict[str, Any]:
+    if not series.hover:
+        return {}
+    return {"hovertext": thin(series.hover), "hovertemplate": "%{hovertext}<extra></extra>"}
 
+
+def _bar(series: Series, *, horizontal: bool) -> dict[str, Any]:
     pattern = {
         "shape": _PATTERNS[series.style % len(_PATTERNS)],
         "fillmode": "overlay",
@@ -270,23 +262,25 @@ def _bar(series: Series, *, horizontal: bool) -> go.Bar:
         "size": 7,
         "solidity": 0.22,
     }
-    return go.Bar(
-        name=plot_text(series.name),
-        x=thin(series.x),
-        y=thin(series.y),
-        orientation="h" if horizontal else "v",
-        marker={
-            "color": series.colour,
-            "opacity": 0.32 if series.faint else 1,
-            "line": {"width": 0},
-            "pattern": pattern,
-        },
-        hovertext=thin(series.hover) or None,
-        hovertemplate="%{hovertext}<extra></extra>" if series.hover else None,
-        text=thin(series.hover) if series.labels else None,
-        textposition="auto" if series.labels else None,
-        textangle=0,
-        cliponaxis=False,
+    labels = {"text": thin(series.hover), "textposition": "auto"} if series.labels else {}
+    return (
+        {
+            "type": "bar",
+            "name": plot_text(series.name),
+            "x": thin(series.x),
+            "y": thin(series.y),
+            "orientation": "h" if horizontal else "v",
+            "marker": {
+                "color": series.colour,
+                "opacity": 0.32 if series.faint else 1,
+                "line": {"width": 0},
+                "pattern": pattern,
+            },
+            "textangle": 0,
+            "cliponaxis": False,
+        }
+        | _hover(series)
+        | labels
     )
 
 
@@ -309,42 +303,41 @@ def _axis(axis: Axis, values: Sequence[float | str | None]) -> dict[str, Any]:
         return shared | {"type": "date"}
     numbers = [value for value in values if isinstance(value, int | float)]
     ends = axis.bounds or ((min(numbers), max(numbers)) if numbers else (0.0, 1.0))
-    shared |= {"type": "log" if axis.log else "linear"}
-    ticks = _log_ticks(axis.kind, *ends) if axis.log else _linear_ticks(axis.kind, *ends)
-    if ticks:
-        unit = _UNIT.get(axis.kind, "")
-        labels = [format_value(tick, unit, name=axis.kind) or "" for tick in ticks]
-        shared |= {"tickmode": "array", "tickvals": ticks, "ticktext": labels}
-    elif axis.kind == "ratio":
-        shared |= {"tickformat": ".0%"}
-    elif axis.kind == "count":
-        shared |= {"tickformat": "~s"} if ends[1] >= 6 else {"dtick": 1}
+    shared |= {"type": "log" if axis.log else "linear"} | _ticks(axis, *ends)
     if axis.bounds is not None:
         shared |= {"range": [_log10(end) if axis.log else end for end in axis.bounds]}
     return shared
 
 
-def _log_ticks(kind: Kind, low: float, high: float) -> list[float]:
-    """Round values inside the range; finer ones when the range is narrow."""
-    inside = [step for step in _STEPS[kind] if low / 1.6 <= step <= high * 1.6]
+def _ticks(axis: Axis, low: float, high: float) -> dict[str, Any]:
+    """Ticks that a person reads, all in the unit of the largest."""
+    if axis.kind == "ratio":
+        return {"tickformat": ".0%"}
+    if axis.kind == "count" and not axis.log:
+        return {"tickformat": "~s"} if high >= 6 else {"dtick": 1}
+    unit = _UNIT.get(axis.kind, "")
+    scale = pick_scale(unit, [high], name=axis.kind) or Scale(_SMALLEST.get(axis.kind, ""), 1.0)
+    ticks = _log_ticks(low, high, scale.size) if axis.log else _linear_ticks(high, scale.size)
+    labels = [format_tick(tick, scale).strip() for tick in ticks]
+    return {"tickmode": "array", "tickvals": ticks, "ticktext": labels} if ticks else {}
+
+
+def _log_ticks(low: float, high: float, size: float) -> list[float]:
+    """Decades of the unit inside the range; finer ones when the range is narrow."""
+    decades = [size * 10.0**e for e in range(-15, 16)]
+    inside = [step for step in decades if low / 1.6 <= step <= high * 1.6]
     if len(inside) >= 3:
-        return inside
-    fine = [step * m for step in _STEPS[kind] for m in (1, 2, 5)]
+        return inside[:: 1 + len(inside) // 9]
+    fine = [step * m for step in decades for m in (1, 2, 5)]
     return [step for step in fine if low / 1.2 <= step <= high * 1.2]
 
 
-def _linear_ticks(kind: Kind, low: float, high: float) -> list[float]:
-    """Ticks for bytes and seconds, whose labels carry a unit; none for the others."""
-    if kind not in ("bytes", "traffic", "seconds") or high <= 0:
+def _linear_ticks(high: float, size: float) -> list[float]:
+    """At most seven round multiples of the unit, from zero."""
+    if high <= 0:
         return []
-    bases: Sequence[float] = _STEPS[kind]
-    if kind == "bytes":  # tenths of the unit that the largest value is printed in
-        unit = max(
-            (_GIB * 1024.0**e for e in (-3, -2, -1, 0, 1, 2, 3)), key=lambda u: u * (u <= high)
-        )
-        bases = (unit / 10, unit, unit * 10, unit * 100)
-    steps = (m * step for step in bases for m in (1.0, 2.0, 2.5, 5.0))
-    step = next((one for one in sorted(steps) if high / one <= 6), high)
+    steps = (m * size * 10.0**e for e in range(-6, 7) for m in (1.0, 2.0, 2.5, 5.0))
+    step = next((one for one in steps if high / one <= 6), high)
     return [step * i for i in range(int(high / step) + 2)]
 
 
@@ -388,36 +381,61 @@ def _rows_height(rows: Sequence[str]) -> int:
     return 108 + max(len(rows), 1) * max(36, 16 * lines_of_text + 8)
 
 
-def _add_mark(figure: go.Figure, mark: Mark, *, log: bool) -> None:
-    """A dotted line at the mark. On a log axis shapes take the value, annotations its log10."""
-    figure.add_shape(
-        type="line",
-        xref="x",
-        yref="paper",
-        x0=mark.x,
-        x1=mark.x,
-        y0=0,
-        y1=1,
-        line={"color": "var(--muted)", "width": 1.25, "dash": "dot"},
-    )
-    figure.add_annotation(
-        x=_log10(mark.x) if log else mark.x,
-        y=1,
-        xref="x",
-        yref="paper",
-        text=plot_text(mark.label),
-        showarrow=False,
-        textangle=-90,
-        xanchor="right",
-        yanchor="top",
-        font={"size": 11, "color": "var(--muted)"},
-    )
+def _add_marks(layout: dict[str, Any], marks: Sequence[Mark], *, x: Axis) -> None:
+    """A dotted line at each mark, its label above the plot on a line of its own.
+
+    On a log axis shapes take the value, annotations its log10.
+    """
+    if not marks:
+        return
+    layout["shapes"] = [
+        {
+            "type": "line",
+            "xref": "x",
+            "yref": "paper",
+            "x0": mark.x,
+            "x1": mark.x,
+            "y0": 0,
+            "y1": 1,
+            "line": {"color": "var(--muted)", "width": 1.25, "dash": "dot"},
+        }
+        for mark in marks
+    ]
+    low, high = layout["xaxis"].get("range") or (0.0, 1.0)
+    rows = len(marks)
+    layout["annotations"] = [
+        {
+            "x": place,
+            "y": 1,
+            "xref": "x",
+            "yref": "paper",
+            "yshift": _MARK_ROW_PX * (rows - row) - 10,
+            "text": plot_text(mark.label),
+            "showarrow": False,
+            "xanchor": "left" if place < (low + high) / 2 else "right",
+            "yanchor": "middle",
+            "font": {"size": 11.5, "color": "var(--soft)"},
+        }
+        for row, mark in enumerate(marks)
+        for place in (_log10(mark.x) if x.log else mark.x,)
+    ]
+    layout["height"] += _MARK_ROW_PX * rows
+    layout["margin"] |= {"t": 44 + _MARK_ROW_PX * rows}
+    layout["legend"] |= {"yref": "container", "y": 0.99, "yanchor": "top"}
 
 
-def _dump(figure: go.Figure) -> str:
-    """JSON of the figure; a legend of one entry a panel says nothing that the axis does not."""
-    panels = len({trace.xaxis or "x" for trace in figure.data} | {""}) - 1
-    panels = max(panels, len({trace.yaxis or "x" for trace in figure.data}))
-    figure.update_layout(showlegend=len(figure.data) > panels)
+_MARK_ROW_PX: Final = 17
+
+
+def _dump(traces: Sequence[dict[str, Any]], layout: dict[str, Any], *, panels: int = 1) -> str:
+    """JSON of the figure, built and checked by plotly in one go.
+
+    A legend of one entry a panel says nothing that the axis does not.
+    """
+    import plotly.graph_objects as go
+
+    figure = go.Figure(
+        data=list(traces), layout=layout | {"showlegend": len(traces) > panels}, skip_invalid=False
+    )
     shown: Mapping[str, Any] = figure.to_dict()
     return json.dumps(shown, sort_keys=True, allow_nan=False, separators=(",", ":"))

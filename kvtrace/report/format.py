@@ -7,17 +7,35 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from kvtrace.audit.record import Cell
-from kvtrace.units import NS_PER_S, format_bytes, format_rate, format_seconds, format_traffic
+from kvtrace.units import (
+    GB,
+    GIB,
+    KB,
+    KIB,
+    MB,
+    MIB,
+    NS_PER_S,
+    S_PER_HOUR,
+    TB,
+    TIB,
+    format_bytes,
+    format_rate,
+    format_seconds,
+    format_traffic,
+)
 
 NBSP: Final = "\u00a0"
 MAX_TEXT: Final = 400
 """Longest text from a log or a path that a report shows whole."""
 _TRAFFIC_WORDS: Final = ("moved", "read", "written", "traffic", "requested", "pulled", "loaded")
+_BYTES: Final = ("bytes", "B")
+_RATES: Final = ("bytes/s", "B/s", "bytes_per_s")
 _RESIDUE: Final = 1e-9
 """What a sum of floats leaves where the exact result is zero."""
 _INSTANT_NAMES: Final = ("_at_ns", "start_ns")
@@ -50,6 +68,8 @@ def safe_text(value: str, *, limit: int = MAX_TEXT) -> str:
     A log can hold terminal escapes, right-to-left overrides and undecodable bytes; none of them may
     act on a terminal or a page. Escaping markup is left to the template engine.
     """
+    if len(value) <= limit and value.replace(NBSP, " ").isprintable():
+        return value
     shown = "".join(_visible(character) for character in value[: limit + 1])
     return shown if len(value) <= limit else f"{shown[:limit]}…"
 
@@ -100,6 +120,16 @@ def _format_time(seconds: float) -> str:
     return format_seconds(seconds)
 
 
+def _format_times(value: float) -> str:
+    """A ratio of times: `0.10 ×`, two decimals unless these would hide it."""
+    magnitude = abs(value)
+    if magnitude >= 100:
+        return f"{value:,.0f}{NBSP}×"
+    if magnitude >= 0.095 or magnitude == 0:
+        return f"{value:.{2 if magnitude < 10 else 1}f}{NBSP}×"
+    return f"{value:.2g}{NBSP}×"
+
+
 def _scaled(unit: str) -> Callable[[float], str] | None:
     return {
         "s": _format_time,
@@ -108,7 +138,8 @@ def _scaled(unit: str) -> Callable[[float], str] | None:
         "ns": lambda value: _format_time(value / NS_PER_S),
         "ratio": format_ratio,
         "0..1": format_ratio,
-        "times": lambda value: f"{value:,.3g}{NBSP}×",
+        "times": _format_times,
+        "correlation": lambda value: f"{value:.2f}",
         "percent": lambda value: f"{value:,.2f}{NBSP}%",
         "%": lambda value: f"{value:,.2f}{NBSP}%",
         "bytes/s": format_rate,
@@ -120,6 +151,72 @@ def _scaled(unit: str) -> Callable[[float], str] | None:
 def is_count(unit: str) -> bool:
     """Whether a unit is a plain count of things, which a table's head can carry."""
     return unit.lower() in _COUNT_UNITS
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The unit that a whole column, axis or interval is printed in."""
+
+    unit: str
+    size: float
+    """How much of the stored unit it is."""
+
+
+_SECONDS_IN: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_TIMES: Final = (("h", 3 * S_PER_HOUR, S_PER_HOUR), ("s", 10.0, 1.0), ("ms", 1e-3, 1e-3))
+_HELD: Final = (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB), ("B", 1))
+_MOVED: Final = (("TB", TB), ("GB", GB), ("MB", MB), ("kB", KB), ("B", 1))
+
+
+def pick_scale(unit: str, values: Iterable[Cell], *, name: str = "") -> Scale | None:
+    """The unit for all of `values`, by the largest; None where units need no choice."""
+    numbers = [abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
+    largest = max(numbers, default=0.0)
+    if largest == 0:
+        return None
+    if unit in _SECONDS_IN and not (unit == "ns" and name.endswith(_INSTANT_NAMES)):
+        stored = _SECONDS_IN[unit]
+        rows = [(label, size) for label, start, size in _TIMES if largest * stored >= start]
+        return Scale(rows[0][0], rows[0][1] / stored) if rows else None
+    if unit in _BYTES:
+        units = _MOVED if is_traffic(name) else _HELD
+        return next((Scale(label, size) for label, size in units if largest >= size), None)
+    if unit in _RATES:
+        return next((Scale(f"{u}/s", size) for u, size in _MOVED if largest >= size), None)
+    return None
+
+
+def format_in(value: Cell, scale: Scale) -> str | None:
+    """`value` in the unit of its column; None when unknown."""
+    if value is None or isinstance(value, bool | str) or not math.isfinite(value):
+        return format_value(value, "")
+    shown = value / scale.size
+    return _spaced(f"{_digits(shown)} {scale.unit}")
+
+
+def _digits(value: float) -> str:
+    """Three or four digits, never an exponent."""
+    magnitude = abs(value)
+    if magnitude == 0:
+        return "0"
+    if magnitude >= 1_000:
+        return f"{value:,.0f}"
+    if magnitude >= 10:
+        return f"{value:.1f}"
+    if magnitude >= 1:
+        return f"{value:.2f}"
+    places = min(15, 1 - math.floor(math.log10(magnitude)))
+    return f"{value:.{max(2, places)}f}"
+
+
+def format_tick(value: float, scale: Scale) -> str:
+    """A round value on an axis: `10 s`."""
+    return _spaced(f"{value / scale.size:,.6g} {scale.unit}")
+
+
+def is_traffic(name: str) -> bool:
+    """Whether bytes of this name cross a link, rather than being held."""
+    return any(word in name for word in _TRAFFIC_WORDS)
 
 
 def format_value(value: Cell, unit: str, *, name: str = "") -> str | None:
@@ -154,18 +251,22 @@ def _format_number(value: float, unit: str, name: str) -> str:
     scaled = _scaled(unit)
     if scaled is not None:
         return scaled(value)
-    if unit in ("bytes", "B"):
-        is_traffic = any(word in name for word in _TRAFFIC_WORDS)
-        return format_traffic(value) if is_traffic else format_bytes(value)
+    if unit in _BYTES:
+        return format_traffic(value) if is_traffic(name) else format_bytes(value)
     if unit.lower().startswith("usd"):
         per = unit[3:].strip().replace("_per_", "/").replace("per ", "/")
         return f"{format_usd(value)}{per}"
     if unit.lower() in _COUNT_UNITS:
-        noun = _COUNT_UNITS[unit.lower()]
-        return f"{format_count(value)} {noun}".rstrip()
+        return f"{format_count(value)} {_noun(_COUNT_UNITS[unit.lower()], value)}".rstrip()
     if unit == "FLOP/s" and abs(value) >= 1e12:
         return f"{value / 1e12:,.4g} TFLOP/s"
-    return f"{format_count(value)} {safe_text(unit, limit=40)}"
+    return f"{format_count(value)} {_noun(safe_text(unit, limit=40), value)}"
+
+
+def _noun(unit: str, value: float) -> str:
+    """One of a thing has no plural: `1 request`, `1 GPU`."""
+    is_plural = len(unit) > 3 and unit.isalpha() and unit.endswith("s")
+    return unit[:-1] if value == 1 and is_plural else unit
 
 
 def _spaced(text: str) -> str:
@@ -175,9 +276,14 @@ def _spaced(text: str) -> str:
 
 
 def format_interval(low: Cell, high: Cell, unit: str, *, name: str = "") -> str | None:
-    """`low – high`, or None unless both ends are known."""
-    low_text = format_value(low, unit, name=name)
-    high_text = format_value(high, unit, name=name)
+    """`low – high` in one unit, or None unless both ends are known; equal ends are one text."""
+    if low is None or high is None:
+        return None
+    scale = pick_scale(unit, (low, high), name=name)
+    low_text, high_text = (
+        format_in(end, scale) if scale else format_value(end, unit, name=name)
+        for end in (low, high)
+    )
     if low_text is None or high_text is None:
         return None
     if low_text == high_text:

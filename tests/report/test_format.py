@@ -8,9 +8,12 @@ import pytest
 
 from kvtrace.audit.record import Cell
 from kvtrace.report.format import (
+    Scale,
     exact_value,
+    format_in,
     format_interval,
     format_value,
+    pick_scale,
     safe_text,
 )
 
@@ -58,7 +61,7 @@ def test_unknown_is_not_zero_and_not_blank(value: Cell) -> None:
 
 def test_an_interval_needs_both_ends() -> None:
     assert format_interval(None, 2.0, "s") is None
-    assert (format_interval(1.0, 12.0, "s") or "").replace("\u00a0", " ") == "1,000 ms – 12.0 s"
+    assert (format_interval(1.0, 12.0, "s") or "").replace("\u00a0", " ") == "1.00 s – 12.0 s"
 
 
 def test_terminal_escapes_and_direction_marks_become_visible() -> None:
@@ -74,3 +77,49 @@ def test_copied_values_keep_full_precision() -> None:
     assert exact_value(0.1 + 0.2) == "0.30000000000000004"
     assert exact_value(None) == ""
     assert exact_value(True) == "true"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [
+        (0.10171, "times", "0.10 ×"),
+        (0.52152, "times", "0.52 ×"),
+        (0.0345, "times", "0.034 ×"),
+        (12.34, "times", "12.3 ×"),
+        (250.0, "times", "250 ×"),
+        (0.00734, "correlation", "0.01"),
+        (1, "requests", "1 request"),
+        (1.0, "GPUs", "1 GPU"),
+        (2, "GPUs", "2 GPUs"),
+        (1.0, "hours", "1 hour"),
+        (1.0, "USD/GPU-hour", "$1.00/GPU-hour"),
+    ],
+)
+def test_units_read_as_people_say_them(value: float, unit: str, expected: str) -> None:
+    assert shown(value, unit) == expected
+
+
+def test_a_column_has_the_unit_of_its_largest_value() -> None:
+    scale = pick_scale("s", [0.0, 75.0, 672.0, None])
+    assert scale == Scale("s", 1.0)
+    texts = [format_in(value, scale) for value in (0.0, 0.3024, 75.0, 672.0, None)]
+    assert texts == ["0\u00a0s", "0.30\u00a0s", "75.0\u00a0s", "672.0\u00a0s", None]
+
+
+def test_held_and_moved_bytes_have_their_own_powers() -> None:
+    assert pick_scale("bytes", [3e12], name="capacity_bytes") == Scale("TiB", 2**40)
+    assert pick_scale("bytes", [3e12], name="moved_bytes") == Scale("TB", 10**12)
+
+
+def test_small_values_of_a_column_keep_two_digits() -> None:
+    assert format_in(0.000_123_4, Scale("s", 1.0)) == "0.00012\u00a0s"
+
+
+def test_instants_and_counts_need_no_choice_of_unit() -> None:
+    assert pick_scale("ns", [1_748_772_000 * 10**9], name="slice_start_ns") is None
+    assert pick_scale("tokens", [5.0]) is None
+    assert pick_scale("s", [0.0, None]) is None
+
+
+def test_equal_ends_are_printed_once() -> None:
+    assert format_interval(0.5, 0.5, "ratio") == "50\u00a0%"
