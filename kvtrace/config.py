@@ -85,6 +85,7 @@ SETTINGS: Final[tuple[SettingSpec, ...]] = (
     SettingSpec("hardware", str, None, "GPU name or the path of a hardware TOML file"),
     SettingSpec("tp", int, None, "GPUs an instance (tensor parallel)", _within(1, 64)),
     SettingSpec("instances", int, None, "engine instances in the fleet", _within(1, 4096)),
+    SettingSpec("fleet", str, None, "fleet TOML: instances, pool, idle DRAM, prices"),
     SettingSpec(
         "weight_dtype", str, "bf16", "dtype of the weights", _one_of("bf16", "fp16", "fp8", "fp4")
     ),
@@ -154,7 +155,7 @@ def _convert(spec: SettingSpec, raw: object, origin: str) -> Value:
     except (TypeError, ValueError) as error:
         kinds = {int: "a whole number", float: "a number", str: "text"}
         raise UsageError(
-            "KVT-C002",
+            "KVT-S002",
             f"`{spec.name}`{shown} must be {kinds[spec.kind]}",
             where=_origin_place(spec, origin),
             hint=f"{spec.name}: {spec.help}",
@@ -162,7 +163,7 @@ def _convert(spec: SettingSpec, raw: object, origin: str) -> Value:
     problem = spec.check(value)
     if problem is not None:
         raise UsageError(
-            "KVT-C003",
+            "KVT-S003",
             f"`{spec.name}`{shown} {problem}",
             where=_origin_place(spec, origin),
             hint=f"{spec.name}: {spec.help}",
@@ -182,14 +183,14 @@ def _read_file(path: Path) -> dict[str, object]:
             return tomllib.load(stream)
     except OSError as error:
         raise UsageError(
-            "KVT-C004",
+            "KVT-S004",
             "the config file cannot be read",
             where=Location(str(path)),
             cause=str(error),
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(
-            "KVT-C005", "the config file is not TOML", where=Location(str(path)), cause=str(error)
+            "KVT-S005", "the config file is not TOML", where=Location(str(path)), cause=str(error)
         ) from error
 
 
@@ -203,7 +204,7 @@ def _check_names(names: Iterator[str], origin: str) -> None:
                 else f"settings stand at the top level of the file: {', '.join(_BY_NAME)}"
             )
             raise UsageError(
-                "KVT-C001", f"unknown setting `{name}`", where=Location(origin), hint=hint
+                "KVT-S001", f"unknown setting `{name}`", where=Location(origin), hint=hint
             )
 
 

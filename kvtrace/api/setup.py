@@ -12,7 +12,7 @@ from kvtrace.audit.inputs import HARMLESS_SETTINGS, SettingValue
 from kvtrace.config import Setting, Settings, Value
 from kvtrace.cost.deployment import Deployment, build_deployment
 from kvtrace.cost.dtypes import normalise_dtype
-from kvtrace.cost.fleet import Fleet, default_fleet
+from kvtrace.cost.fleet import Fleet, default_fleet, load_fleet
 from kvtrace.cost.hardware import load_hardware
 from kvtrace.cost.llm import load_llm
 from kvtrace.errors import UsageError
@@ -94,15 +94,27 @@ def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deploymen
 def choose_fleet(
     settings: Settings, deployment: Deployment, trace: RequestTrace | None, manifest: Manifest
 ) -> Setup:
-    """The fleet: instances as stated, else as the logs show, else sized for the peak hour."""
+    """The fleet: instances as stated, else as the logs show, else sized for the peak hour.
+
+    Raises:
+        UsageError: the fleet file cannot be used.
+    """
     instances = _first_stated(settings["instances"], _told_by_logs(manifest).get("engines"))
     if instances.value is None:
         sized = 1 if trace is None else _sized(trace, deployment)
         instances = Setting("instances", sized, "default")
+    fleet = default_fleet(deployment, int(instances.value or 1))
+    path = settings.text("fleet")
+    if path is not None:
+        stated = load_fleet(path, fleet)
+        if stated.instances != fleet.instances and settings["instances"].is_default:
+            instances = Setting("instances", stated.instances, settings["fleet"].origin)
+            stated = load_fleet(path, default_fleet(deployment, stated.instances))
+        fleet = replace(stated, instances=int(instances.value or 1))
     filled = settings.replaced({"instances": instances})
     return Setup(
         deployment=deployment,
-        fleet=default_fleet(deployment, int(instances.value or 1)),
+        fleet=fleet,
         settings=tuple(_as_value(one) for one in filled.public()),
     )
 
@@ -125,7 +137,8 @@ def _sized(trace: RequestTrace, deployment: Deployment) -> int:
 
 
 def _as_value(setting: Setting) -> SettingValue:
-    is_confirmed = not setting.is_default or setting.name in HARMLESS_SETTINGS
+    is_unused = setting.name == "fleet" and setting.value is None
+    is_confirmed = not setting.is_default or setting.name in HARMLESS_SETTINGS or is_unused
     return SettingValue(setting.name, _file_name(setting.value), setting.origin, is_confirmed)
 
 

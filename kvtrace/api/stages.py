@@ -182,7 +182,7 @@ def _scenarios(
     for option in options or ():
         if option not in known:
             names = ", ".join(f"`{one}`" for one in known)
-            raise UsageError("KVT-R002", f"there is no option `{option}`", hint=f"one of {names}")
+            raise UsageError("KVT-U021", f"there is no option `{option}`", hint=f"one of {names}")
     if trace.distinct_blocks == 0:
         return [scenario for scenario in scenarios if not scenario.reuse]
     return [scenario for scenario in scenarios if options is None or scenario.option_id in options]

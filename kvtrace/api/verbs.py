@@ -122,7 +122,7 @@ def replay(
     modelled = model(opened, chosen, progress or SilentProgress(), options)
     if not modelled.results:
         raise UsageError(
-            "KVT-R001",
+            "KVT-U020",
             "nothing can be replayed: no request has a known length and arrival",
             where=Location(str(opened.directory)),
             hint="`kvtrace formats` says which logs carry lengths",

@@ -22,6 +22,7 @@ Llm = Annotated[str | None, typer.Option(help="Served LLM: a name, or a Hugging 
 Hardware = Annotated[str | None, typer.Option(help="GPU name, or a hardware TOML file.")]
 Tp = Annotated[int | None, typer.Option("--tp", help="GPUs an instance (tensor parallel).")]
 Instances = Annotated[int | None, typer.Option(help="Engine instances in the fleet.")]
+Fleet = Annotated[str | None, typer.Option(help="Fleet TOML: instances, pool, DRAM, prices.")]
 KvDtype = Annotated[str | None, typer.Option("--kv-dtype", help="bf16, fp16 or fp8.")]
 WeightDtype = Annotated[str | None, typer.Option("--weight-dtype", help="bf16, fp16, fp8 or fp4.")]
 Config = Annotated[Path | None, typer.Option(help="Settings file (TOML).")]

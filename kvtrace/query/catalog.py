@@ -103,7 +103,7 @@ def load_catalog() -> Catalog:
     for name, file in _sql_files(root, ""):
         info = parse_query(file.read_text(encoding="utf-8"), source=f"queries/{name}.sql")
         if info.name != name:
-            raise ModelError("KVT-Q010", f"`queries/{name}.sql` calls itself `{info.name}`")
+            raise ModelError("KVT-Q014", f"`queries/{name}.sql` calls itself `{info.name}`")
         queries[name] = info
     return Catalog(queries)
 

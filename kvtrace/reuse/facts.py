@@ -55,7 +55,7 @@ def _block_sizes(cache_domain: pl.Series, domains: Sequence[CacheDomain]) -> Int
     sizes = {domain.cache_domain: domain.block_size_tokens for domain in domains}
     unnamed = sorted(set(cache_domain.drop_nulls().unique().to_list()) - set(sizes))
     if unnamed:
-        raise ModelError("KVT-R001", f"cache domain {unnamed[0]} has blocks but no block size")
+        raise ModelError("KVT-F001", f"cache domain {unnamed[0]} has blocks but no block size")
     known = cache_domain.replace_strict(sizes, return_dtype=pl.Int64)
     return known.fill_null(0).to_numpy()
 

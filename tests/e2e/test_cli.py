@@ -168,3 +168,28 @@ def test_too_many_rejects_stop_the_run(kvtrace: Run, tmp_path: Path) -> None:
     )
     assert accepted.returncode == 0, accepted.stderr
     assert json.loads(accepted.stdout)["totals"]["rejected"] == 200
+
+
+def test_a_fleet_file_says_what_no_log_says(kvtrace: Run, output: Path, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text('instances = 3\npool_dram_bytes = "512GiB"\n')
+    done = kvtrace("replay", output, "--fleet", fleet, "--option", "hbm_only", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["options"][0]["instances"] == 3
+    fleet.write_text("pool_dram = 1\n")
+    wrong = kvtrace("replay", output, "--fleet", fleet)
+    _assert_error(wrong, 2)
+    assert "pool_dram_bytes" in wrong.stderr
+
+
+def test_replay_keeps_what_was_stated_for_the_audit(kvtrace: Run, tmp_path: Path) -> None:
+    done = kvtrace("analyze", SAMPLES, "-o", tmp_path, "--hardware", "A100-SXM4-80GB")
+    assert done.returncode == 0, done.stderr
+    replayed = json.loads(kvtrace("replay", tmp_path, "--option", "hbm_only", "--json").stdout)
+    assert replayed["served_by"]["hardware"].startswith("A100-SXM4-80GB")
+
+
+def test_nothing_is_left_of_a_run_that_read_nothing(kvtrace: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    _assert_error(kvtrace("analyze", tmp_path / "empty", "-o", tmp_path / "out"), 3)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,40 @@
+"""docs/settings.md names every setting and every key of a fleet file."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from kvtrace.config import SETTINGS, resolve_settings
+from kvtrace.cost.deployment import build_deployment
+from kvtrace.cost.fleet import Fleet, default_fleet, load_fleet
+from tests.conftest import REPO
+
+DOCS = (REPO / "docs" / "settings.md").read_text(encoding="utf-8")
+EXAMPLES = [block.split("```", 1)[0] for block in DOCS.split("```toml\n")[1:]]
+
+
+def test_every_setting_is_documented() -> None:
+    assert [spec.name for spec in SETTINGS if f"| `{spec.name}` |" not in DOCS] == []
+
+
+def test_the_settings_example_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nobody"))
+    (tmp_path / "kvtrace.toml").write_text(EXAMPLES[0])
+    settings = resolve_settings(environment={}, cwd=tmp_path)
+    assert settings.integer("tp") == 8
+    assert settings["llm"].origin == "kvtrace.toml"
+
+
+def test_the_fleet_example_names_every_key_and_is_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text(EXAMPLES[1])
+    computed = {"gpus_per_instance", "gpus_per_node"}
+    assert set(tomllib.loads(EXAMPLES[1])) == {field.name for field in fields(Fleet)} - computed
+    base = default_fleet(build_deployment("Meta-Llama-3.1-70B", "H100-SXM5", tp=8), 4)
+    fleet = load_fleet(path, base)
+    assert fleet.pool_nic_bytes_per_s.value == 50e9
+    assert fleet.pool_dram_bytes.kind == "given"
