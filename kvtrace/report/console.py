@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kvtrace.audit.record import AuditRecord, Cell, Finding, Quantity
-from kvtrace.report.format import NBSP, format_value, is_count, safe_text
+from kvtrace.audit.record import AuditRecord, Cell, Quantity
+from kvtrace.report.about import served_by, sources_beside, unrecognised
+from kvtrace.report.format import (
+    NBSP,
+    format_in,
+    format_value,
+    is_count,
+    pick_scale,
+    safe_text,
+)
 from kvtrace.report.texts import load_texts
 
-WIDTH: Final = 100
-"""Most columns of a line."""
+MIN_WIDTH: Final = 60
 MAX_LINES: Final = 20
 _LABEL: Final = 12
 _MILLION: Final = 1_000_000
@@ -19,125 +28,239 @@ _SEVERITIES: Final = ("critical", "warning", "info")
 _MARKS: Final = {"critical": "!!", "warning": "! ", "info": "- "}
 
 
-def render_console(
-    record: AuditRecord, *, report_path: Path, audit_path: Path, dataset_path: Path, reused: bool
-) -> list[str]:
-    """12 to 20 lines of at most 100 columns: data, validity, verdict, numbers, findings, paths.
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A labelled text that takes more lines where there is room."""
 
-    Paths are never cut, so that they can be pasted; a long one makes its line longer.
+    label: str
+    text: str
+    grow: tuple[int, ...] = ()
+    """Rank of each line beyond the first, the lowest granted first."""
+    suffix: str = ""
+    """Stays when the text is cut."""
+    need: int = 1
+
+    def want(self, width: int) -> int:
+        """Lines for the whole text."""
+        return min(len(_wrap(self.text + self.suffix, width)), self.need + len(self.grow))
+
+    def lines(self, room: int, width: int) -> list[str]:
+        """At most `room` lines; the last one says that something is left out."""
+        pieces = _wrap(self.text + self.suffix, width)
+        if len(pieces) > room:
+            pieces = _wrap(self.text, width)[:room]
+            pieces[-1] = f"{_cut(pieces[-1], width - len(self.suffix))}{self.suffix}"
+        return _labelled(self.label, pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """A labelled list of one-line items; those without room are counted."""
+
+    label: str
+    items: tuple[str, ...]
+    grow: tuple[int, ...]
+    need: int = 1
+
+    def want(self, width: int) -> int:
+        """Lines for all items."""
+        return min(len(self.items), self.need + len(self.grow))
+
+    def lines(self, room: int, width: int) -> list[str]:
+        """As many items as have room, and how many more there are."""
+        shown = [_fit(item, width) for item in self.items[:room]]
+        if len(self.items) > room:
+            left = len(self.items) - room + (room > 1)
+            shown[room - 1 if room > 1 else room :] = (
+                [f"   and {left:,} more in the report"] if room > 1 else []
+            )
+        return _labelled(self.label, shown)
+
+
+_BLANK: Final = _Text("", "", grow=(3,), need=0)
+
+
+def render_console(
+    record: AuditRecord,
+    *,
+    report_path: Path,
+    audit_path: Path,
+    dataset_path: Path,
+    reused: bool,
+    width: int = 100,
+) -> list[str]:
+    """12 to 20 lines: data, validity, verdict, numbers, findings, paths.
+
+    `width` is the columns of a line, at least 60. Paths are never cut, so that they can be pasted;
+    a long one makes its line longer.
     """
     dataset = f"{dataset_path}  (reused: the input has not changed)" if reused else dataset_path
-    head = [*_data_lines(record), *_verdict_lines(record), *_number_lines(record)]
     paths = [
-        "",
         f"{'report':<{_LABEL}}{report_path}",
         f"{'audit':<{_LABEL}}{audit_path}",
         f"{'dataset':<{_LABEL}}{dataset}",
     ]
-    room = MAX_LINES - len(head) - len(paths)
-    return [*head, *_finding_lines(record, room), *paths]
+    blocks: list[_Text | _List] = [*_data(record), *_verdict(record), *_numbers(record)]
+    blocks += [_findings(record), _BLANK]
+    columns = max(width, MIN_WIDTH) - _LABEL
+    rooms = _share(blocks, MAX_LINES - len(paths), columns)
+    shown = [
+        line
+        for block, room in zip(blocks, rooms, strict=True)
+        for line in (block.lines(room, columns) if room else ())
+    ]
+    return [*shown, *paths]
 
 
-def _line(label: str, text: str) -> str:
-    """One line: label and text, cut at the width."""
-    return f"{label:<{_LABEL}}{_cut(text, WIDTH - _LABEL)}".rstrip()
+def _share(blocks: Sequence[_Text | _List], room: int, width: int) -> list[int]:
+    """Lines of each block: what it needs, then what it wants, by rank."""
+    rooms = [block.need for block in blocks]
+    wishes = sorted(
+        (rank, index)
+        for index, block in enumerate(blocks)
+        for rank in block.grow[: max(0, block.want(width) - block.need)]
+    )
+    for _, index in wishes[: max(0, room - sum(rooms))]:
+        rooms[index] += 1
+    return rooms
+
+
+def _labelled(label: str, pieces: Sequence[str]) -> list[str]:
+    return [
+        f"{label if i == 0 else '':<{_LABEL}}{piece}".rstrip() for i, piece in enumerate(pieces)
+    ]
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """Lines of at most `width`; a number stays with its unit."""
+    pieces = textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+    return [piece.replace(NBSP, " ") for piece in pieces]
+
+
+def _fit(text: str, width: int) -> str:
+    plain = text.replace(NBSP, " ")
+    return plain if len(plain) <= width else _cut(plain, width)
 
 
 def _cut(text: str, width: int) -> str:
-    plain = text.replace(NBSP, " ")
-    return plain if len(plain) <= width else f"{plain[: width - 1].rstrip()}…"
-
-
-def _wrapped(label: str, text: str, *, lines: int) -> list[str]:
-    """At most `lines` lines, the following ones under the text of the first."""
-    pieces = textwrap.wrap(
-        safe_text(text).replace(NBSP, " "), WIDTH - _LABEL, break_on_hyphens=False
-    ) or [""]
-    if len(pieces) > lines:
-        pieces[lines - 1] = _cut(f"{pieces[lines - 1]} …", WIDTH - _LABEL)
-    return [_line(label if i == 0 else "", piece) for i, piece in enumerate(pieces[:lines])]
+    """`text` with a mark that something is left out, in at most `width` columns."""
+    return f"{text[: width - 1].rstrip()}…"
 
 
 def _known(value: float | None, unit: str) -> str:
     return format_value(value, unit) or "unknown"
 
 
-def _data_lines(record: AuditRecord) -> list[str]:
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _data(record: AuditRecord) -> list[_Text]:
     data = record.data
     span = "no clock" if data.span_s is None else f"span {_known(data.span_s, 's')}"
     tokens = (
         f"{_known(data.prompt_tokens, '')} prompt + {_known(data.output_tokens, '')} output tokens"
     )
     grade = load_texts("en")(f"grade.{data.evidence_grade}.short")
-    files = f"{len(data.files):,} file{'' if len(data.files) == 1 else 's'}"
-    rejected = f"{data.rejected:,} record{'' if data.rejected == 1 else 's'} rejected"
-    return [
-        _line("data", f"{_known(data.requests, 'requests')}, {tokens}, {span}"),
-        _line("evidence", f"grade {data.evidence_grade}, {grade}; {files}, {rejected}"),
-        _line("validity", _validity(record)),
+    counts = f"{_count(len(data.files), 'file')}, {_count(data.rejected, 'record')} rejected"
+    evidence = f"grade {data.evidence_grade}, {grade}; {counts}"
+    rows = [
+        _Text("data", f"{_known(data.requests, 'requests')}, {tokens}, {span}", grow=(2,)),
+        _Text("served by", served_by(record), grow=(2,)),
+        _Text("evidence", f"{evidence}{_beside(record)}", grow=(3, 7)),
     ]
+    files = unrecognised(record)
+    if files:
+        names = ", ".join(safe_text(file.path) for file in files)
+        what = f"{len(files):,} of {_count(len(data.files), 'file')} not recognised: {names}"
+        rows.append(_Text("", what, grow=(8,)))
+    return [*rows, _validity(record), *_window(record)]
 
 
-def _validity(record: AuditRecord) -> str:
+def _beside(record: AuditRecord) -> str:
+    """Which source feeds the headline, where others stand beside it."""
+    headline, others = sources_beside(record)
+    if headline is None or not others:
+        return ""
+    names = ", ".join(dict.fromkeys(safe_text(one.format) for one in others))
+    verb = "stands" if len(others) == 1 else "stand"
+    return f"; the headline is {safe_text(headline.format)}, {names} {verb} beside it"
+
+
+def _window(record: AuditRecord) -> list[_Text]:
+    """What was replayed, unless that is everything."""
+    window = record.replay_window
+    if window is None or window.is_whole_trace:
+        return []
+    what = "peak hour: " if window.is_peak_hour else ""
+    ceiling = format_value(window.reusable_ratio_tokens, "ratio")
+    most = "" if ceiling is None else f"; ceiling {ceiling} of tokens"
+    part = f"{window.requests:,} of {window.of_requests:,} requests"
+    text = f"{what}{part}; `--depth full` replays all{most}"
+    return [_Text("replayed", text, grow=(6,))]
+
+
+def _validity(record: AuditRecord) -> _Text:
     """The gravest statement, and how many more there are."""
     ordered = sorted(record.data.validity, key=lambda one: _SEVERITIES.index(one.severity))
     if not ordered:
-        return "nothing to object"
-    more = f" (+{len(ordered) - 1} more in the report)" if len(ordered) > 1 else ""
-    first = f"{ordered[0].severity}: {safe_text(ordered[0].message)}"
-    return f"{_cut(first, WIDTH - _LABEL - len(more))}{more}"
+        return _Text("validity", "nothing to object")
+    left = len(ordered) - 1
+    more = f" (and {_count(left, 'more note')} in the report)"
+    text = f"{ordered[0].severity}: {safe_text(ordered[0].message)}"
+    return _Text("validity", text, grow=(4,), suffix=more if left else "")
 
 
-def _verdict_lines(record: AuditRecord) -> list[str]:
+def _verdict(record: AuditRecord) -> list[_Text]:
     verdict = record.verdict
     outcome = load_texts("en")(f"verdict.outcome.{verdict.outcome}").upper()
     why = "; ".join(safe_text(reason) for reason in verdict.confidence_reasons)
-    confidence = f"{verdict.confidence}{': ' if why else ''}{why}"
-    lines = ["", _line("verdict", outcome), *_wrapped("", verdict.headline, lines=2)]
-    lines.append(_line("confidence", confidence))
+    rows = [
+        _BLANK,
+        _Text("verdict", outcome),
+        _Text("", safe_text(verdict.headline), grow=(0, 6)),
+        _Text("confidence", f"{verdict.confidence}{': ' if why else ''}{why}", grow=(1,)),
+    ]
     if verdict.next_measurement is not None:
-        lines += _wrapped("measure", verdict.next_measurement.question, lines=1)
-        lines += _wrapped("", f"with {verdict.next_measurement.flag}", lines=2)
-    return lines
+        rows.append(_Text("measure", safe_text(verdict.next_measurement.question), grow=(6,)))
+        rows.append(_Text("", f"with {safe_text(verdict.next_measurement.flag)}", grow=(1,)))
+    return rows
 
 
-def _number_lines(record: AuditRecord) -> list[str]:
+def _numbers(record: AuditRecord) -> list[_Text]:
     numbers = record.verdict.carrying_numbers[:3]
-    return [_line("numbers" if i == 0 else "", _number(one)) for i, one in enumerate(numbers)]
+    return [
+        _Text("numbers" if i == 0 else "", _number(one), grow=(1,)) for i, one in enumerate(numbers)
+    ]
 
 
 def _number(quantity: Quantity) -> str:
     title = safe_text(quantity.title or quantity.id.replace("_", " "))
-    value = _short(quantity.value, quantity.unit, quantity.id)
+    value, low, high = _short(quantity)
     if value is None:
         reason = safe_text(quantity.interval_reason) or "no reason given"
         return f"{title}: unknown ({reason})"
-    low, high = (_short(end, quantity.unit, quantity.id) for end in (quantity.low, quantity.high))
     interval = f" ({low} – {high})" if low and high and low != high else ""
     return f"{title}: {value}{interval}, {quantity.kind}"
 
 
-def _short(value: Cell, unit: str, name: str) -> str | None:
-    """A number that fits a line beside its interval: millions as M, money without its period."""
+def _short(quantity: Quantity) -> list[str | None]:
+    """Value, low and high, short enough for a line: one unit, millions as M, money by itself."""
+    cells = (quantity.value, quantity.low, quantity.high)
+    scale = pick_scale(quantity.unit, cells, name=quantity.id)
+    if scale is not None:
+        return [format_in(cell, scale) for cell in cells]
+    return [_short_count(cell, quantity.unit, quantity.id) for cell in cells]
+
+
+def _short_count(value: Cell, unit: str, name: str) -> str | None:
     if isinstance(value, int | float) and is_count(unit) and abs(value) >= _MILLION:
         return f"{value / _MILLION:,.1f}M"
     return format_value(value, "USD" if unit == "USD/month" else unit, name=name)
 
 
-def _finding_lines(record: AuditRecord, room: int) -> list[str]:
-    """The gravest findings, one line each, as many as there is room for."""
-    ordered: list[Finding] = sorted(
-        record.findings, key=lambda finding: _SEVERITIES.index(finding.severity)
-    )
-    if not ordered:
-        return [_line("findings", "none")]
-    shown = ordered[: max(1, min(5, room))]
-    if len(shown) < len(ordered) and len(shown) == room:
-        shown = shown[:-1] or shown
-    lines = [
-        _line("findings" if i == 0 else "", f"{_MARKS[f.severity]} {safe_text(f.title)}  [{f.id}]")
-        for i, f in enumerate(shown)
-    ]
-    if len(shown) < len(ordered):
-        lines.append(_line("", f"   and {len(ordered) - len(shown):,} more in the report"))
-    return lines
+def _findings(record: AuditRecord) -> _List:
+    """The gravest findings first, one line each."""
+    ordered = sorted(record.findings, key=lambda one: _SEVERITIES.index(one.severity))
+    items = tuple(f"{_MARKS[f.severity]} {safe_text(f.title)}  [{f.id}]" for f in ordered)
+    return _List("findings", items or ("none",), grow=(2, 5, 7), need=min(2, len(items)) or 1)

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from kvtrace.audit.record import AuditRecord, Cell
-from kvtrace.report.format import format_value, safe_text
+from kvtrace.report.format import Scale, format_in, format_interval, format_value, safe_text
 from kvtrace.report.sections import GLOSSARY, SECTIONS, binds_text, page_view
 from kvtrace.report.texts import Lang, load_texts, read_asset
 from kvtrace.report.view import slug
@@ -131,6 +131,8 @@ def _environment() -> Environment:
     environment.filters["json_block"] = json_block
     environment.filters["slug"] = slug
     environment.globals["fmt"] = _fmt
+    environment.globals["fmt_in"] = _fmt_in
+    environment.globals["fmt_range"] = format_interval
     return environment
 
 
@@ -140,3 +142,8 @@ def _safe(value: object) -> str:
 
 def _fmt(value: Cell, unit: str = "", name: str = "") -> str | None:
     return format_value(value, unit, name=name)
+
+
+def _fmt_in(value: Cell, scale: Scale | None, unit: str) -> str | None:
+    """`value` in the unit of its column, else in its own."""
+    return format_value(value, unit) if scale is None else format_in(value, scale)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kvtrace.audit.record import AuditRecord, Finding, Option, Validity
+from kvtrace.audit.record import AuditRecord, Cell, Finding, Option, Table, Validity
+from kvtrace.report.about import given_inputs
 from kvtrace.report.figures import MOVE_TABLES, all_charts, move_against_recompute
-from kvtrace.report.format import format_value, safe_text
+from kvtrace.report.format import Scale, format_in, format_value, pick_scale, safe_text
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import (
     ChartView,
@@ -72,6 +73,13 @@ GLOSSARY: Final = (
     "tier",
     "capacity",
     "grade",
+    "headline",
+    "beside",
+    "fact",
+    "peak_hour",
+    "host_bounce",
+    "binds",
+    "weighed",
     "modelled",
 )
 
@@ -131,6 +139,14 @@ class PageView:
     """The gravest first."""
     checks: tuple[TableView, ...]
     """Quality queries: no row is good."""
+    inputs: tuple[str, ...]
+    """As given on the command line."""
+    window: tuple[str, ...]
+    """Sentences: what was replayed, and the most that any cache could hit there."""
+    ceiling: str | None
+    """The hit ratio of an unlimited cache on the replayed requests."""
+    ttft_scale: Scale | None
+    """The unit of every TTFT in the table of options."""
 
 
 def page_view(record: AuditRecord, texts: Texts) -> PageView:
@@ -164,8 +180,36 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         checks=tuple(
             table_view(record.tables[id]) for id in sorted(record.tables) if _is_check(id)
         ),
+        inputs=tuple(safe_text(one) for one in given_inputs(record)),
+        window=_window(record, texts),
+        ceiling=_ceiling(record),
+        ttft_scale=pick_scale("s", _ttfts(record)),
         queries=tuple(sorted({t.query for t in record.tables.values() if t.query is not None})),
     )
+
+
+def _ttfts(record: AuditRecord) -> list[Cell]:
+    spreads = [option.ttft_s for option in record.options]
+    return [value for one in spreads for value in (one.p50, one.p90, one.p99)]
+
+
+def _ceiling(record: AuditRecord) -> str | None:
+    window = record.replay_window
+    return None if window is None else format_value(window.reusable_ratio_tokens, "ratio")
+
+
+def _window(record: AuditRecord, texts: Texts) -> tuple[str, ...]:
+    window = record.replay_window
+    if window is None:
+        return ()
+    whole = format_value(window.of_requests, "")
+    if window.is_whole_trace:
+        first = texts("options.window_all", part=format_value(window.requests, "requests"))
+    else:
+        key = "options.window_part" if window.is_peak_hour else "options.window_some"
+        first = texts(key, part=format_value(window.requests, ""), whole=whole)
+    ceiling = _ceiling(record)
+    return (first,) if ceiling is None else (first, texts("options.ceiling", ratio=ceiling))
 
 
 def _definitions(record: AuditRecord) -> TableView | None:
@@ -186,11 +230,19 @@ def _other_tables(record: AuditRecord, shown: set[str]) -> dict[str, list[TableV
         table = record.tables[id]
         topic = id if id in _TOPIC_SECTION else id.partition("/")[0]
         view = table_view(table, origin="computed" if topic in ("reuse", "kv") else None)
-        if view.anchor in shown or (not table.rows and id not in cited):
+        if view.anchor in shown or (not table.rows and id not in cited) or _says_nothing(table):
             continue
         section = _TOPIC_SECTION.get(topic, "options" if table.is_modelled else "reproduce")
         sections.setdefault(section, []).append(view)
     return sections
+
+
+def _says_nothing(table: Table) -> bool:
+    """Whether a table of latencies knows none; one sentence of its section says so."""
+    if table.id.partition("/")[0] != "latency":
+        return False
+    times = [i for i, unit in enumerate(table.units) if unit in ("ms", "s")]
+    return all(row[i] is None for row in table.rows for i in times)
 
 
 def _is_check(id: str) -> bool:
@@ -251,7 +303,9 @@ def _ratios(record: AuditRecord, texts: Texts) -> tuple[RatioView, ...]:
         (
             "observed",
             reuse.observed_hit_ratio_tokens,
-            texts("reuse.of_observed", requests=format_value(data.cached_known_requests, "")),
+            texts(
+                "reuse.of_observed", requests=format_value(data.cached_known_requests, "requests")
+            ),
         ),
     )
     return tuple(
@@ -266,27 +320,37 @@ def _ratios(record: AuditRecord, texts: Texts) -> tuple[RatioView, ...]:
 
 
 def _amounts(record: AuditRecord, texts: Texts) -> tuple[RatioView, ...]:
-    """KV bytes: what moves in powers of ten, what is held in powers of two."""
+    """KV bytes, all in powers of two, so that what is asked for and what is held compare."""
     kv, spread = record.kv, record.kv.distribution
     rows = (
-        ("per_token", kv.bytes_per_token, "held"),
-        ("requested", kv.bytes_requested, "requested"),
-        ("rounded", kv.bytes_requested_block_rounded, "requested"),
-        ("distinct", kv.bytes_distinct, "held"),
-        ("p50", spread.p50, "held"),
-        ("p90", spread.p90, "held"),
-        ("p99", spread.p99, "held"),
-        ("maximum", spread.maximum, "held"),
+        ("per_token", kv.bytes_per_token),
+        ("requested", kv.bytes_requested),
+        ("rounded", kv.bytes_requested_block_rounded),
+        ("distinct", kv.bytes_distinct),
+        ("p50", spread.p50),
+        ("p90", spread.p90),
+        ("p99", spread.p99),
+        ("maximum", spread.maximum),
     )
+    whole = pick_scale("bytes", [value for key, value in rows if key in _WHOLE])
+    each = pick_scale("bytes", [value for key, value in rows if key in _EACH])
     return tuple(
         RatioView(
             texts(f"kv.{key}.title"),
-            format_value(value, "bytes", name=name),
+            _in_scale(value, whole if key in _WHOLE else each if key in _EACH else None),
             "",
             texts(f"kv.{key}.meaning"),
         )
-        for key, value, name in rows
+        for key, value in rows
     )
+
+
+_WHOLE: Final = ("requested", "rounded", "distinct")
+_EACH: Final = ("p50", "p90", "p99", "maximum")
+
+
+def _in_scale(value: float | None, scale: Scale | None) -> str | None:
+    return format_value(value, "bytes") if scale is None else format_in(value, scale)
 
 
 def _file(entry: FileEntry) -> FileView:

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from kvtrace.audit.record import Cell, Quantity, Table
-from kvtrace.report.format import exact_value, format_interval, format_value, is_count, safe_text
+from kvtrace.report.format import (
+    Scale,
+    exact_value,
+    format_in,
+    format_interval,
+    format_value,
+    is_count,
+    pick_scale,
+    safe_text,
+)
 from kvtrace.report.texts import Texts
 
 MAX_ROWS: Final = 200
@@ -17,6 +26,9 @@ MAX_ID: Final = 36
 """Longest identifier that a table keeps on one line."""
 Origin = Literal["measured", "computed", "modelled"]
 _UNIT_SUFFIX: Final = re.compile(r"_(ns|us|ms|s|bytes_per_s)$")
+_ORIGIN_IN_TITLE: Final = re.compile(r" \((modelled|measured|computed)\)$")
+_STEPPED: Final = ("bucket", "capacity")
+"""Columns of bounds that double or grow tenfold: each in the unit in which it is round."""
 _TEXT_UNITS: Final = ("name", "names", "flag", "text", "keyed hash", "hash")
 
 
@@ -69,6 +81,8 @@ class ChartView:
     figure: str | None = None
     """JSON of data and layout."""
     table: TableView | None = None
+    origin_too: Origin | None = None
+    """A second origin, where some of its series are of another kind."""
     is_wide: bool = False
     """Has panels side by side: on a small screen it scrolls inside its box."""
     missing: str | None = None
@@ -88,6 +102,8 @@ class QuantityView:
     kind: str
     origin: str
     is_confirmed: bool
+    state: str | None
+    """Who stands behind an assumption, as a key of the texts `state.*`."""
     dot: float | None
     """Place of the value between low and high, 0..100."""
     zero: float | None
@@ -124,16 +140,17 @@ def table_view(table: Table, *, source: str = "", origin: Origin | None = None) 
             zip(table.columns, table.units, table.meanings, strict=True)
         )
     )
+    scales = [_column_scale(table, index) for index in range(len(heads))]
     rows = tuple(
         tuple(
-            _cell(value, head, _unit_of(table, row, head.unit))
-            for value, head in zip(row, heads, strict=True)
+            _cell(value, head, _unit_of(table, row, head.unit), scale)
+            for value, head, scale in zip(row, heads, scales, strict=True)
         )
         for row in table.rows[:MAX_ROWS]
     )
     return TableView(
         anchor=f"table-{slug(table.id)}",
-        title=safe_text(table.title),
+        title=plain_title(table.title),
         origin=origin or ("modelled" if table.is_modelled else "measured"),
         source=safe_text(table.query or source),
         is_query=table.query is not None,
@@ -142,6 +159,24 @@ def table_view(table: Table, *, source: str = "", origin: Origin | None = None) 
         row_count=max(table.truncated_from or 0, len(table.rows)),
         has_unknown=any(cell.text is None for row in rows for cell in row),
     )
+
+
+def plain_title(title: str) -> str:
+    """A table's title without the origin that a badge beside it says."""
+    return _ORIGIN_IN_TITLE.sub("", safe_text(title))
+
+
+def _column_scale(table: Table, index: int) -> Scale | None:
+    """One unit for the whole column, and one family of byte units for the whole table.
+
+    Where sizes are compared with what is held (buckets of KV bytes), all bytes are powers of two.
+    """
+    name, unit = table.columns[index], table.units[index]
+    if any(word in name for word in _STEPPED):
+        return None
+    held = table.id.startswith("kv/") or any("bytes_bucket" in one for one in table.columns)
+    cells = [row[index] for row in table.rows[:MAX_ROWS]]
+    return pick_scale(unit, cells, name="" if held and unit in ("bytes", "B") else name)
 
 
 def _is_number(table: Table, index: int) -> bool:
@@ -166,7 +201,9 @@ def _unit_of(table: Table, row: Sequence[Cell], unit: str) -> str:
     return "" if unit in _TEXT_UNITS else unit
 
 
-def _cell(value: Cell, head: Head, unit: str) -> CellView:
+def _cell(value: Cell, head: Head, unit: str, scale: Scale | None) -> CellView:
+    if scale is not None:
+        return CellView(format_in(value, scale), exact_value(value), "num")
     text = format_value(value, "" if unit == head.unit and is_count(unit) else unit, name=head.name)
     kind: Literal["num", "id", "text"] = "num" if head.is_number else "text"
     if not head.is_number and text is not None and len(text) <= MAX_ID and " " not in text:
@@ -191,21 +228,41 @@ def made_table(
 
 def quantity_view(quantity: Quantity, texts: Texts) -> QuantityView:
     """A quantity with its interval, or with the reason why it has none."""
-    interval = format_interval(quantity.low, quantity.high, quantity.unit, name=quantity.id)
     unit = "" if quantity.unit in _TEXT_UNITS else quantity.unit
+    text, interval = _in_one_unit(quantity, unit)
+    reason = texts("quantity.equal_ends") if interval == text else ""
+    if interval == text:
+        interval = None
     return QuantityView(
         id=quantity.id,
         title=safe_text(quantity.title) or title_of(quantity.id),
-        text=format_value(quantity.value, unit, name=quantity.id),
+        text=text,
         interval=interval,
-        interval_reason=safe_text(quantity.interval_reason) or texts("quantity.no_interval"),
+        interval_reason=safe_text(quantity.interval_reason)
+        or reason
+        or texts("quantity.no_interval"),
         source=safe_text(quantity.source),
         kind=texts.or_code("kind", quantity.kind),
         origin=safe_text(quantity.origin),
         is_confirmed=quantity.is_confirmed,
+        state=quantity.origin_state,
         dot=_place(quantity.value, quantity),
         zero=_place(0.0, quantity, inside_only=True),
     )
+
+
+def _in_one_unit(quantity: Quantity, unit: str) -> tuple[str | None, str | None]:
+    """The value and its interval, in the unit of the largest of them."""
+    ends = (quantity.low, quantity.high)
+    scale = pick_scale(unit, (quantity.value, *ends), name=quantity.id)
+    if scale is None or isinstance(quantity.value, str | None):
+        interval = format_interval(*ends, quantity.unit, name=quantity.id)
+        return format_value(quantity.value, unit, name=quantity.id), interval
+    text = format_in(quantity.value, scale)
+    low, high = (format_in(end, scale) for end in ends)
+    if low is None or high is None:
+        return format_value(quantity.value, unit, name=quantity.id), None
+    return text, low if low == high else f"{low} – {high}"
 
 
 def _place(value: Cell, quantity: Quantity, *, inside_only: bool = False) -> float | None:

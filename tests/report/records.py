@@ -19,7 +19,6 @@ def make_file(path: str = "conversation.jsonl.zst", **changes: object) -> FileEn
         "evidence_grade": "A",
         "compression": "zstd",
         "byte_size": 1_234_567,
-        "modified_at_ns": 0,
         "content_digest": "9f3c" * 8,
         "rows_in": 12_033,
         "kept": 12_031,

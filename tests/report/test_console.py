@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from copy import copy
 from pathlib import Path
 
 import pytest
 
-from kvtrace.audit.record import AuditRecord
+from kvtrace.audit.record import AuditRecord, Quantity, ReplayWindow
 from kvtrace.report.console import render_console
-from tests.report.records import make_bare_record, make_findings, make_record
+from tests.report.records import (
+    make_bare_record,
+    make_file,
+    make_findings,
+    make_record,
+    quantity,
+)
 
 
-def screen(record: AuditRecord, *, reused: bool = False) -> list[str]:
+def screen(record: AuditRecord, *, reused: bool = False, width: int = 100) -> list[str]:
     return render_console(
         record,
         report_path=Path("reports/chat/report.html"),
         audit_path=Path("reports/chat/audit.json"),
         dataset_path=Path("reports/chat/dataset"),
         reused=reused,
+        width=width,
     )
 
 
@@ -84,3 +92,93 @@ def test_terminal_escapes_from_a_log_are_shown_not_obeyed() -> None:
     text = "\n".join(screen(record))
     assert "\x1b" not in text
     assert "\x07" not in text
+
+
+def facts(*, confirmed: bool, **changes: object) -> list[Quantity]:
+    """The six facts about the service."""
+    values = {
+        "llm": "Meta-Llama-3.1-70B",
+        "weight_dtype": "bf16",
+        "kv_dtype": "bf16",
+        "hardware": "H100-SXM5",
+        "tp": 8,
+        "instances": 1,
+    } | changes
+    return [
+        quantity(id, value, "name", is_confirmed=confirmed, kind="given")  # type: ignore[arg-type]
+        for id, value in values.items()
+    ]
+
+
+def line_of(record: AuditRecord, label: str, **options: int) -> str:
+    """A labelled line with those that follow under it."""
+    lines = screen(record, **options)
+    first = next(i for i, line in enumerate(lines) if line.startswith(label))
+    after = next(i for i, line in enumerate(lines) if i > first and not line.startswith(" " * 12))
+    return " ".join(line.strip() for line in lines[first:after])
+
+
+def test_served_by_marks_what_nobody_stated() -> None:
+    record = make_record()
+    record.assumptions = facts(confirmed=True)
+    served = line_of(record, "served by")
+    assert served == "served by   Meta-Llama-3.1-70B, bf16, H100-SXM5 × 8, 1 instance"
+    next(one for one in record.assumptions if one.id == "tp").is_confirmed = False
+    assert "H100-SXM5 × 8 (tp assumed), 1 instance" in line_of(record, "served by")
+    record.assumptions = facts(confirmed=False, kv_dtype="fp8")
+    assert line_of(record, "served by").endswith(
+        "bf16 weights, fp8 KV, H100-SXM5 × 8, 1 instance (all assumed)"
+    )
+
+
+def test_files_that_no_format_recognised_are_named() -> None:
+    record = make_record()
+    record.data.files.append(make_file("notes.bin", format=None, file_id=1))
+    assert "1 of 2 files not recognised: notes.bin" in "\n".join(screen(record))
+
+
+def test_sources_beside_the_headline_are_named() -> None:
+    record = make_record()
+    beside = copy(record.data.sources[0])
+    beside.format, beside.role = "vllm_metrics", "beside"
+    record.data.sources.append(beside)
+    assert "the headline is mooncake, vllm_metrics stands beside it" in line_of(record, "evidence")
+
+
+def test_replayed_window_and_its_ceiling_are_said() -> None:
+    record = make_record()
+    record.replay_window = ReplayWindow(
+        requests=2_345,
+        of_requests=12_031,
+        span_s=3_600.0,
+        is_whole_trace=False,
+        is_peak_hour=True,
+        prompt_tokens=30_000_000,
+        reusable_tokens=11_400_000,
+        reusable_ratio_tokens=0.38,
+    )
+    text = "\n".join(screen(record))
+    assert "peak hour: 2,345 of 12,031 requests; `--depth full` replays all" in text
+    assert "replays all; ceiling 38 % of tokens" in text
+
+
+def test_more_notes_cannot_be_read_as_more_of_what_is_named() -> None:
+    record = make_record()
+    record.data.validity = record.data.validity * 3
+    left = len(record.data.validity) - 1
+    assert f"(and {left} more notes in the report)" in line_of(record, "validity")
+
+
+@pytest.mark.parametrize("width", [40, 60, 72, 140])
+def test_screen_follows_the_width_of_the_terminal(width: int) -> None:
+    for record in (make_record(), make_bare_record()):
+        lines = screen(record, width=width)
+        assert len(lines) <= 20
+        assert max(map(len, lines)) <= max(width, 60)
+
+
+def test_texts_wrap_while_there_is_room() -> None:
+    record = make_record()
+    record.findings = []
+    record.verdict.confidence_reasons = ["reason " * 16 + "end"]
+    assert line_of(record, "confidence").endswith("end")

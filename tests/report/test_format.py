@@ -84,7 +84,7 @@ def test_copied_values_keep_full_precision() -> None:
     [
         (0.10171, "times", "0.10 ×"),
         (0.52152, "times", "0.52 ×"),
-        (0.0345, "times", "0.034 ×"),
+        (0.0345, "times", "0.035 ×"),
         (12.34, "times", "12.3 ×"),
         (250.0, "times", "250 ×"),
         (0.00734, "correlation", "0.01"),

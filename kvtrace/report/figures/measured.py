@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from kvtrace.audit.record import AuditRecord
+from kvtrace.audit.record import AuditRecord, Cell
 from kvtrace.report import charts
 from kvtrace.report.charts import Axis, Kind, Panel, Series, plot_text
 from kvtrace.report.figures.common import (
@@ -21,7 +22,7 @@ from kvtrace.report.figures.common import (
 )
 from kvtrace.report.format import format_instant, is_instant
 from kvtrace.report.texts import Texts
-from kvtrace.report.view import ChartView, table_view
+from kvtrace.report.view import ChartView, Origin, table_view
 
 LATENCY_TABLES: Final = ("latency/by_prompt_bucket",)
 TIME_TABLES: Final = ("latency/hit_and_ttft_over_time",)
@@ -82,26 +83,26 @@ def _spans_decades(columns: Columns) -> bool:
 
 
 _STAGES: Final = ("queue", "prefill", "ttft")
-_TIME_PANELS: Final[tuple[tuple[str, Kind, tuple[tuple[str, str], ...]], ...]] = (
-    (
-        "hit_ratio",
-        "ratio",
-        (
-            ("cached_ratio_tokens", "cached"),
-            ("engine_prefix_hit_ratio", "engine"),
-            ("reusable_ratio_tokens", "reusable"),
-        ),
-    ),
-    (
-        "ttft",
-        "seconds",
-        (("ttft_p50_ms", "ttft_p50"), ("ttft_p90_ms", "ttft_p90"), ("queue_p50_ms", "queue_p50")),
-    ),
+_HIT_SERIES: Final[tuple[tuple[str, str, Origin], ...]] = (
+    ("cached_ratio_tokens", "cached", "measured"),
+    ("engine_combined_hit_ratio", "combined", "measured"),
+    ("engine_prefix_hit_ratio", "engine", "measured"),
+    ("engine_external_hit_ratio", "external", "measured"),
+    ("reusable_ratio_tokens", "reusable", "computed"),
+)
+_TTFT_SERIES: Final[tuple[tuple[str, str, Origin], ...]] = (
+    ("ttft_p50_ms", "ttft_p50", "measured"),
+    ("ttft_p90_ms", "ttft_p90", "measured"),
+    ("queue_p50_ms", "queue_p50", "measured"),
+)
+_TIME_PANELS: Final[tuple[tuple[str, Kind, tuple[tuple[str, str, Origin], ...]], ...]] = (
+    ("hit_ratio", "ratio", _HIT_SERIES),
+    ("ttft", "seconds", _TTFT_SERIES),
 )
 
 
 def over_time(record: AuditRecord, texts: Texts) -> ChartView:
-    """Hit ratio and TTFT on one time axis, in two panels."""
+    """Hit ratio and TTFT on one time axis, in two panels; without TTFT only the ratios."""
     table = pick_table(record, TIME_TABLES)
     columns = Columns(table) if table else None
     time = columns.find("slice_start_ns") if columns else None
@@ -110,29 +111,35 @@ def over_time(record: AuditRecord, texts: Texts) -> ChartView:
     x, axis = _time_axis(columns, time, texts)
     panels: list[Panel] = []
     facts: list[str] = []
+    origins: set[Origin] = set()
     for key, kind, candidates in _TIME_PANELS:
-        series: list[Series] = []
-        for name, words in candidates:
-            index = columns.find(name)
-            if index is not None and any(v is not None for v in columns.numbers(index)):
-                style = len(series) + 3 * len(panels)
-                one = _time_series(
-                    columns, index, time, texts(f"chart.over_time.{words}"), x, style
-                )
-                series.append(one)
-                facts.append(_range_fact(one, kind, texts))
+        known = [(n, words, o) for n, words, o in candidates if _is_known(columns, n)]
+        series = [
+            _time_series(columns, (name, time), texts(f"chart.over_time.{words}"), x, style)
+            for style, (name, words, _) in enumerate(known, start=3 * len(panels))
+        ]
         if series:
             panels.append(Panel(series, Axis(texts(f"axis.{key}"), kind)))
+            facts += [_range_fact(one, kind, texts) for one in series]
+            origins |= {origin for _, _, origin in known}
     if not panels:
         return absent("over_time", texts, "measured")
+    has_ttft = any(panel.axis.kind == "seconds" for panel in panels)
     return ChartView(
         id="over_time",
-        title=texts("chart.over_time.title"),
-        origin="measured",
+        title=texts("chart.over_time.title" if has_ttft else "chart.over_time.title_ratio"),
+        origin="measured" if "measured" in origins else "computed",
+        origin_too="computed" if len(origins) == 2 else None,
         summary=" ".join(facts),
         figure=charts.stacked_panels(panels, x=axis),
-        table=table_view(table),
+        table=table_view(table, origin="measured" if "measured" in origins else "computed"),
     )
+
+
+def _is_known(columns: Columns, name: str) -> bool:
+    """Whether the table has such a column and a value in it."""
+    index = columns.find(name)
+    return index is not None and any(cell is not None for cell in columns.cells(index))
 
 
 def _time_axis(columns: Columns, index: int, texts: Texts) -> tuple[list[float | str], Axis]:
@@ -145,8 +152,10 @@ def _time_axis(columns: Columns, index: int, texts: Texts) -> tuple[list[float |
 
 
 def _time_series(
-    columns: Columns, index: int, time: int, label: str, x: Sequence[float | str], style: int
+    columns: Columns, place: tuple[str, int], label: str, x: Sequence[float | str], style: int
 ) -> Series:
+    name, time = place
+    index = columns.table.columns.index(name)
     hover = [
         f"{plot_text(label)}: {value}<br>{at}"
         for value, at in zip(columns.shown(index), columns.shown(time), strict=True)
@@ -165,79 +174,111 @@ def _range_fact(series: Series, kind: Kind, texts: Texts) -> str:
     )
 
 
-SAMPLE_METRICS: Final[tuple[tuple[str, Kind], ...]] = (
-    ("prefix_hit_ratio", "ratio"),
-    ("external_prefix_hit_ratio", "ratio"),
-    ("kv_usage_ratio", "ratio"),
-    ("waiting_requests", "count"),
-    ("running_requests", "count"),
+SAMPLE_PANELS: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
+    ("hit_ratio", "ratio", ("prefix_hit_ratio", "external_prefix_hit_ratio")),
+    ("kv_usage", "ratio", ("kv_usage_ratio",)),
+    ("requests", "count", ("running_requests", "waiting_requests")),
 )
+"""Panels, and the metrics that share one."""
+_SAMPLE_COLUMNS: Final = ("observed_at_ns", "metric", "value", "engine")
+
+
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """Columns of the table of samples, read once."""
+
+    columns: Columns
+    x: Sequence[float | str]
+    metrics: Sequence[Cell]
+    values: Sequence[float | None]
+    engines: Sequence[str]
+    hover: Sequence[str]
+    """Value and time, for people."""
+
+    def rows(self, metric: str) -> list[int]:
+        """Rows of one metric with a value."""
+        return [
+            i
+            for i, name in enumerate(self.metrics)
+            if name == metric and self.values[i] is not None
+        ]
 
 
 def samples(record: AuditRecord, texts: Texts) -> ChartView:
-    """What the engine said of itself, one panel per metric."""
+    """What the engine said of itself, in panels: hit ratios, KV usage, requests."""
     table = pick_table(record, SAMPLE_TABLES)
     columns = Columns(table) if table else None
-    needed = (
-        [columns.find(n) for n in ("observed_at_ns", "metric", "value", "engine")]
-        if columns
-        else []
-    )
-    if table is None or columns is None or None in needed:
+    found = [columns.find(name) for name in _SAMPLE_COLUMNS] if columns else []
+    if table is None or columns is None or None in found:
         return absent("samples", texts, "measured")
-    time, metric, value, engine = (index for index in needed if index is not None)
-    x, axis = _time_axis(columns, time, texts)
-    values, names = columns.numbers(value), columns.cells(metric)
+    read, axis = _read_samples(columns, [index for index in found if index is not None], texts)
     panels, facts = [], []
-    for wanted, kind in SAMPLE_METRICS:
-        rows = [i for i, name in enumerate(names) if name == wanted and values[i] is not None]
-        if not rows:
-            continue
-        panels.append(
-            Panel(
-                _sample_lines(columns, rows, (engine, value, time), x, wanted),
-                Axis(plot_text(wanted), kind),
-            )
-        )
-        if kind == "ratio":
-            whole = Series(wanted, [], [values[i] for i in rows], "")
-            facts.append(_range_fact(whole, kind, texts))
+    for key, kind, metrics in SAMPLE_PANELS:
+        known = [(metric, rows) for metric in metrics if (rows := read.rows(metric))]
+        series = [one for metric, rows in known for one in _sample_lines(read, rows, metric, texts)]
+        if series:
+            shown = [replace(one, style=i, colour=_nth_colour(i)) for i, one in enumerate(series)]
+            panels.append(Panel(shown, Axis(texts(f"axis.samples.{key}"), kind)))
+            facts += [_sample_fact(read, rows, metric, kind, texts) for metric, rows in known]
     if not panels:
         return absent("samples", texts, "measured")
     return ChartView(
         id="samples",
         title=texts("chart.samples.title"),
         origin="measured",
-        summary=" ".join(facts) or texts("chart.samples.summary"),
+        summary=" ".join(facts),
         figure=charts.stacked_panels(panels, x=axis),
         table=table_view(table),
     )
 
 
-def _sample_lines(
-    columns: Columns,
-    rows: Sequence[int],
-    indices: tuple[int, int, int],
-    x: Sequence[float | str],
-    metric: str,
-) -> list[Series]:
-    """One line per engine, at most six."""
-    engine, value, time = indices
-    labels = [str(cell) if cell is not None else "" for cell in columns.cells(engine)]
-    values, shown, at = columns.numbers(value), columns.shown(value), columns.shown(time)
+def _read_samples(columns: Columns, indices: Sequence[int], texts: Texts) -> tuple[_Samples, Axis]:
+    time, metric, value, engine = indices
+    x, axis = _time_axis(columns, time, texts)
+    hover = [
+        f"{shown}<br>{at}"
+        for shown, at in zip(columns.shown(value), columns.shown(time), strict=True)
+    ]
+    engines = [str(cell) if cell is not None else "" for cell in columns.cells(engine)]
+    metrics, values = columns.cells(metric), columns.numbers(value)
+    return _Samples(columns, x, metrics, values, engines, hover), axis
+
+
+def _nth_colour(number: int) -> str:
+    return PALETTE[number % len(PALETTE)]
+
+
+def _sample_lines(read: _Samples, rows: Sequence[int], metric: str, texts: Texts) -> list[Series]:
+    """One line per engine, at most six; the engine is named where there are several."""
+    engines = list(dict.fromkeys(read.engines[i] for i in rows))
+    label = texts.or_code("metric", metric)
     lines = []
-    for style, one in enumerate(dict.fromkeys(labels[i] for i in rows)):
-        mine = [i for i in rows if labels[i] == one]
-        name = f"{metric} {one}".strip()
-        hover = [f"{plot_text(name)}: {shown[i]}<br>{at[i]}" for i in mine]
-        lines.append(
-            Series(
-                name,
-                [x[i] for i in mine],
-                [values[i] for i in mine],
-                PALETTE[style % len(PALETTE)],
-                style,
-                hover,
-            )
-        )
-    return lines[:6]
+    for one in engines[:6]:
+        mine = [i for i in rows if read.engines[i] == one]
+        name = f"{label} {one}".strip() if len(engines) > 1 else label
+        hover = [f"{plot_text(name)}: {read.hover[i]}" for i in mine]
+        x, y = [read.x[i] for i in mine], [read.values[i] for i in mine]
+        lines.append(Series(name, x, y, "", 0, hover))
+    return lines
+
+
+def _sample_fact(read: _Samples, rows: Sequence[int], metric: str, kind: Kind, texts: Texts) -> str:
+    """Range of a metric, with what its engine counts and over which window."""
+    known = [value for i in rows if (value := read.values[i]) is not None]
+    unit = "ratio" if kind == "ratio" else ""
+    of, window = (_first_known(read.columns, name, rows) for name in ("hit_unit", "window"))
+    means = [texts("samples.of", unit=texts.or_code("unit", of))] if of else []
+    means += [texts.or_code("window", window)] if window else []
+    return texts(
+        "chart.samples.fact",
+        what=texts.or_code("metric", metric),
+        means=f" ({', '.join(means)})" if means else "",
+        low=show(min(known), unit, texts),
+        high=show(max(known), unit, texts),
+    )
+
+
+def _first_known(columns: Columns, name: str, rows: Sequence[int]) -> str | None:
+    index = columns.find(name)
+    cells = [] if index is None else columns.cells(index)
+    return next((str(cells[i]) for i in rows if cells and cells[i] is not None), None)

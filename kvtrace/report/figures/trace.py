@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kvtrace.audit.record import AuditRecord
+from kvtrace.audit.record import AuditRecord, CurvePoint, Table
 from kvtrace.report import charts
 from kvtrace.report.charts import Axis, Mark, Panel, Series, plot_text
 from kvtrace.report.figures.common import (
@@ -16,18 +16,18 @@ from kvtrace.report.figures.common import (
     pick_table,
     show,
 )
+from kvtrace.report.format import format_in, pick_scale
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import ChartView, made_table, table_view
 
 CURVE_TABLES: Final = ("reuse/capacity_curve",)
 REUSE_TABLES: Final = ("reuse/by_prompt_bucket",)
 TIER_SIZES: Final = (
-    "hbm_cache_bytes",
-    "dram_idle_bytes_per_instance",
-    "pool_dram_bytes",
-    "capacity_bytes",
+    ("hbm_cache_bytes", "hbm"),
+    ("dram_idle_bytes_per_instance", "dram_idle"),
+    ("pool_dram_bytes", "pool"),
 )
-"""How ids of assumptions end that are the size of a tier."""
+"""How ids of assumptions end that are the size of a tier, and the words of their mark."""
 KV_TABLES: Final = ("kv/bytes_distribution",)
 
 
@@ -42,33 +42,72 @@ def capacity_curve(record: AuditRecord, texts: Texts) -> ChartView:
             "computed",
             reason=texts("chart.curve.missing_because", reason=reason) if reason else None,
         )
-    in_bytes = all(point.capacity_bytes for point in curve)
-    x: list[float] = [
-        point.capacity_bytes if in_bytes and point.capacity_bytes else point.capacity_blocks
-        for point in curve
-    ]
-    unit = "bytes" if in_bytes else "blocks"
-    series = []
-    for style, (key, values) in enumerate(
-        (
-            ("tokens", [point.hit_ratio_tokens for point in curve]),
-            ("blocks", [point.hit_ratio_blocks for point in curve]),
-        )
-    ):
-        name = texts(f"chart.curve.{key}")
-        hover = [
-            f"{plot_text(name)}: {show(v, 'ratio', texts)}<br>{show(c, unit, texts)}"
-            for c, v in zip(x, values, strict=True)
-        ]
-        series.append(Series(name, x, values, PALETTE[style], style, hover))
-    figure = charts.lines(
-        series,
-        x=Axis(texts("axis.capacity"), "bytes" if in_bytes else "count", log=True),
-        y=Axis(texts("axis.hit_ratio"), "ratio", bounds=(0.0, _ceiling(series))),
-        marks=_tier_marks(record, x) if in_bytes else (),
+    table = pick_table(record, CURVE_TABLES) or _curve_table(curve, texts)
+    return ChartView(
+        id="curve",
+        title=texts("chart.curve.title"),
+        origin="computed",
+        summary=_curve_summary(curve, texts),
+        figure=_curve_figure(record, texts),
+        table=table_view(table, source=texts("source.hit_curve"), origin="computed"),
     )
-    first, last = curve[0], curve[-1]
-    table = made_table(
+
+
+def _sizes(curve: Sequence[CurvePoint]) -> tuple[list[float], str]:
+    """Capacities and their unit: bytes where every point knows them, else blocks."""
+    if all(point.capacity_bytes for point in curve):
+        return [point.capacity_bytes or 0.0 for point in curve], "bytes"
+    return [float(point.capacity_blocks) for point in curve], "blocks"
+
+
+def _curve_figure(record: AuditRecord, texts: Texts) -> str:
+    curve = record.reuse.hit_curve
+    x, unit = _sizes(curve)
+    series = [
+        _curve_line(texts(f"chart.curve.{key}"), (x, unit), values, style, texts)
+        for style, (key, values) in enumerate(
+            (
+                ("tokens", [point.hit_ratio_tokens for point in curve]),
+                ("blocks", [point.hit_ratio_blocks for point in curve]),
+            )
+        )
+    ]
+    marks = _tier_marks(record, x, texts) if unit == "bytes" else []
+    ends = [*x, *(mark.x for mark in marks)]
+    return charts.lines(
+        series,
+        x=Axis(
+            texts("axis.capacity"),
+            "bytes" if unit == "bytes" else "count",
+            log=True,
+            bounds=(min(ends) / _MARGIN, max(ends) * _MARGIN),
+        ),
+        y=Axis(texts("axis.hit_ratio"), "ratio", bounds=(0.0, _ceiling(series))),
+        marks=marks,
+    )
+
+
+_MARGIN: Final = 1.25
+"""How far a logarithmic axis goes on beyond its first and last point."""
+
+
+def _curve_line(
+    name: str,
+    sizes: tuple[Sequence[float], str],
+    values: Sequence[float | None],
+    style: int,
+    texts: Texts,
+) -> Series:
+    x, unit = sizes
+    hover = [
+        f"{plot_text(name)}: {show(v, 'ratio', texts)}<br>{show(c, unit, texts)}"
+        for c, v in zip(x, values, strict=True)
+    ]
+    return Series(name, x, values, PALETTE[style], style, hover)
+
+
+def _curve_table(curve: Sequence[CurvePoint], texts: Texts) -> Table:
+    return made_table(
         "hit_curve",
         texts("chart.curve.title"),
         (
@@ -82,24 +121,16 @@ def capacity_curve(record: AuditRecord, texts: Texts) -> ChartView:
             for p in curve
         ],
     )
-    summary = texts(
+
+
+def _curve_summary(curve: Sequence[CurvePoint], texts: Texts) -> str:
+    x, unit = _sizes(curve)
+    return texts(
         "chart.curve.summary",
         first=show(x[0], unit, texts),
-        first_hit=show(first.hit_ratio_tokens, "ratio", texts),
+        first_hit=show(curve[0].hit_ratio_tokens, "ratio", texts),
         last=show(x[-1], unit, texts),
-        last_hit=show(last.hit_ratio_tokens, "ratio", texts),
-    )
-    return ChartView(
-        id="curve",
-        title=texts("chart.curve.title"),
-        origin="computed",
-        summary=summary,
-        figure=figure,
-        table=table_view(
-            pick_table(record, CURVE_TABLES) or table,
-            source=texts("source.hit_curve"),
-            origin="computed",
-        ),
+        last_hit=show(curve[-1].hit_ratio_tokens, "ratio", texts),
     )
 
 
@@ -109,16 +140,28 @@ def _ceiling(series: Sequence[Series]) -> float:
     return next((step / 10 for step in range(1, 11) if step / 10 > top), 1.0)
 
 
-def _tier_marks(record: AuditRecord, x: Sequence[float]) -> list[Mark]:
-    """Tier sizes among the assumptions that lie on the axis."""
-    return [
-        Mark(float(one.value), one.title or one.id)
+def _tier_marks(record: AuditRecord, x: Sequence[float], texts: Texts) -> list[Mark]:
+    """Sizes of tiers among the assumptions, the smallest first, unless far off the axis."""
+    marks = [
+        Mark(
+            float(one.value),
+            texts(f"chart.curve.mark.{words}", size=_size(float(one.value))),
+        )
+        for end, words in TIER_SIZES
         for one in record.assumptions
-        if one.unit in ("bytes", "B")
-        and isinstance(one.value, int | float)
-        and one.id.endswith(TIER_SIZES)
-        and min(x) <= one.value <= max(x)
+        if one.id.endswith(end) and isinstance(one.value, int | float)
     ]
+    near = [mark for mark in marks if min(x) / _FAR <= mark.x <= max(x) * _FAR]
+    return sorted(near, key=lambda mark: mark.x)
+
+
+def _size(value: float) -> str:
+    scale = pick_scale("bytes", [value])
+    return (scale and format_in(value, scale)) or "0"
+
+
+_FAR: Final = 30.0
+"""How many times beyond the ends of the curve a tier is still marked."""
 
 
 def reuse_by_bucket(record: AuditRecord, texts: Texts) -> ChartView:
