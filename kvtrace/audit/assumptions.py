@@ -3,25 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from kvtrace.audit.economics import OPERATIONS
 from kvtrace.audit.inputs import HARMLESS_SETTINGS, AuditInput, SettingValue
-from kvtrace.audit.record import Quantity
+from kvtrace.audit.record import OriginState, Quantity
 from kvtrace.audit.thresholds import (
     FLEET_BUSY_SHARE,
     FLEET_BUSY_SHARE_HIGH,
     FLEET_BUSY_SHARE_LOW,
 )
-from kvtrace.cost.evidence import Constant
+from kvtrace.cost.evidence import Constant, EvidenceKind
 
-_UNITS = {"instances": "instances", "tp": "GPUs"}
+_UNITS: Final = {"instances": "instances", "tp": "GPUs"}
+_OF_THIS_INSTANCE: Final = "instance."
+"""Constants that the service's own logs printed."""
+_STATE: Final[dict[EvidenceKind, OriginState]] = {
+    "given": "stated",
+    "spec": "public",
+    "measured": "public",
+    "fitted": "fitted",
+    "assumed": "estimated",
+}
+_HEAVIEST: Final = (
+    "fleet.pool_nodes",
+    "fleet.pool_dram_bytes",
+    "fleet.pool_nics_per_node",
+    "prices.gpu_usd_per_hour",
+    OPERATIONS.id,
+    FLEET_BUSY_SHARE.id,
+    "fleet.dram_idle_bytes_per_instance",
+    "moves.dram_idle_share",
+)
+"""Pool size, then money, then the rival of the pool: what the verdict changes with first."""
 
 
 def build_assumptions(inputs: AuditInput) -> list[Quantity]:
-    """Settings first (unconfirmed before confirmed), then fleet and prices, then the cost model."""
+    """What weighs most first: estimates before what is confirmed; in both, pool and money first."""
     settings = [s for s in inputs.settings if s.name not in HARMLESS_SETTINGS]
-    settings.sort(key=lambda setting: setting.is_confirmed)
-    return list(_unique(_all(inputs, settings)))
+    names = {setting.name for setting in settings}
+    found = list(_unique(_all(inputs, settings)))
+    return sorted(found, key=lambda one: (one.is_confirmed, *_weight(one.id, names)))
+
+
+def _weight(ident: str, settings: set[str]) -> tuple[int, int]:
+    """Smaller weighs more: the heaviest, settings, other prices, the rest; else as given."""
+    if ident in _HEAVIEST:
+        return 0, _HEAVIEST.index(ident)
+    if ident in settings:
+        return 1, 0
+    return (2, 0) if ident.startswith(("prices.", "fleet.")) else (3, 0)
 
 
 def _all(inputs: AuditInput, settings: Iterable[SettingValue]) -> Iterator[Quantity]:
@@ -29,7 +60,7 @@ def _all(inputs: AuditInput, settings: Iterable[SettingValue]) -> Iterator[Quant
     yield from map(from_constant, inputs.fleet.constants())
     yield from_constant(OPERATIONS)
     yield Quantity(
-        id="fleet_busy_share",
+        id=FLEET_BUSY_SHARE.id,
         title="share of its time for which the fleet is kept busy",
         value=FLEET_BUSY_SHARE.value,
         low=FLEET_BUSY_SHARE_LOW.value,
@@ -38,6 +69,8 @@ def _all(inputs: AuditInput, settings: Iterable[SettingValue]) -> Iterator[Quant
         source=FLEET_BUSY_SHARE.source,
         kind="assumed",
         origin="default",
+        origin_state="estimated",
+        is_confirmed=False,
     )
     yield from map(from_constant, inputs.deployment.constants())
 
@@ -46,6 +79,9 @@ def from_constant(constant: Constant) -> Quantity:
     """A constant of the cost model as the record shows it."""
     exact = constant.low is None and constant.high is None
     dated = f"{constant.source} ({constant.as_of})" if constant.as_of else constant.source
+    state = _STATE[constant.kind]
+    if constant.kind == "measured" and constant.id.startswith(_OF_THIS_INSTANCE):
+        state = "logs"
     return Quantity(
         id=constant.id,
         title=constant.title,
@@ -55,7 +91,9 @@ def from_constant(constant: Constant) -> Quantity:
         unit=constant.unit,
         source=dated,
         kind=constant.kind,
-        origin="cost model" if constant.kind != "given" else constant.source,
+        origin={"stated": constant.source, "logs": "logs"}.get(state, "cost model"),
+        origin_state=state,
+        is_confirmed=state != "estimated",
         interval_reason="taken as exact: no interval is published" if exact else "",
     )
 
@@ -69,9 +107,16 @@ def _from_setting(setting: SettingValue) -> Quantity:
         source=f"setting from {setting.origin}",
         kind="given" if setting.is_confirmed else "assumed",
         origin=setting.origin,
+        origin_state=_state_of(setting),
         is_confirmed=setting.is_confirmed,
         interval_reason="a setting",
     )
+
+
+def _state_of(setting: SettingValue) -> OriginState:
+    if not setting.is_confirmed:
+        return "estimated"
+    return "logs" if setting.origin == "logs" else "stated"
 
 
 def _unique(quantities: Iterable[Quantity]) -> Iterator[Quantity]:

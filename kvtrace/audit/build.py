@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from kvtrace.audit.assumptions import build_assumptions
-from kvtrace.audit.bounds import knows_flops, reusable_tokens_per_request
+from kvtrace.audit.bounds import knows_flops
 from kvtrace.audit.carrying import carrying_numbers
 from kvtrace.audit.checks import Evidence
-from kvtrace.audit.data import build_data, replay_validity
+from kvtrace.audit.data import build_data
 from kvtrace.audit.findings import find_all
 from kvtrace.audit.inputs import AuditInput
+from kvtrace.audit.measured_tables import Measured, build_measured_tables, measured_validity
 from kvtrace.audit.measurements import longer_window, reuse_measurement
 from kvtrace.audit.modelled_tables import build_modelled_tables
 from kvtrace.audit.options import build_options
@@ -24,9 +25,16 @@ from kvtrace.audit.record import (
 )
 from kvtrace.audit.reuse_kv import build_kv_part, build_reuse_part
 from kvtrace.audit.tables import build_tables
+from kvtrace.audit.thresholds import MIN_SPAN
 from kvtrace.audit.verdict import decide
 from kvtrace.audit.view import count, rows_of
 from kvtrace.audit.weigh import Weighing, build_case
+from kvtrace.audit.window import (
+    arrival_span_s,
+    build_replay_window,
+    deployment_validity,
+    replay_validity,
+)
 from kvtrace.cost.deployment import Deployment
 from kvtrace.errors import ModelError
 from kvtrace.replay.scenario import PrefillTime
@@ -41,9 +49,9 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         ModelError: the replays are not of the given trace.
     """
     _check_replays(inputs)
-    data = build_data(inputs.manifest, span_s=_span_s(inputs), settings=inputs.settings)
-    data.validity.extend(replay_validity(inputs.trace, inputs.replays, inputs.manifest))
+    data = build_data(inputs.manifest, span_s=_span_s(inputs), unconfirmed=inputs.unconfirmed)
     reuse = build_reuse_part(inputs.queries, data)
+    window = build_replay_window(inputs.trace, inputs.replays, data, reuse)
     deployment = inputs.deployment
     kv = build_kv_part(
         inputs.queries,
@@ -51,7 +59,26 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         kv_dtype=deployment.kv_dtype,
         bytes_per_token=deployment.kv_bytes_per_token_unreplicated,
     )
-    options = build_options(inputs.replays, inputs.fleet)
+    options = build_options(
+        inputs.replays,
+        inputs.fleet,
+        has_monthly_load=data.span_s is not None and data.span_s >= MIN_SPAN.value,
+    )
+    measured = Measured(
+        queries=inputs.queries,
+        reuse=reuse,
+        options=options,
+        requests=None if window is None else window.requests,
+        is_deployed_known=inputs.has_fleet_file,
+    )
+    data.validity.extend(
+        (
+            *replay_validity(window, inputs.replays, reuse),
+            *deployment_validity(deployment),
+            *measured_validity(measured),
+        )
+    )
+    prefill = _prefill(deployment) if inputs.is_serving_confirmed else None
     evidence = Evidence(
         queries=inputs.queries,
         data=data,
@@ -59,9 +86,9 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         kv=kv,
         options=options,
         scenarios={result.scenario.option_id: result.scenario for result in inputs.replays},
-        replayed_reusable_tokens=_replayed_reusable(inputs, reuse),
-        replayed_prompt_tokens=_replayed_prompt(inputs),
         is_confirmed=not inputs.unconfirmed,
+        window=window,
+        prefill=prefill,
     )
     return AuditRecord(
         schema_version=AUDIT_SCHEMA_VERSION,
@@ -74,8 +101,10 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         findings=find_all(evidence),
         assumptions=build_assumptions(inputs),
         tables=build_tables(inputs.queries)
-        | build_modelled_tables(inputs.trace, inputs.replays, deployment),
+        | build_modelled_tables(inputs.trace, inputs.replays, deployment)
+        | build_measured_tables(measured, prefill),
         reproduce=_reproduce(inputs),
+        replay_window=window,
     )
 
 
@@ -125,21 +154,11 @@ def _span_s(inputs: AuditInput) -> float | None:
         return inputs.span_s
     trace, totals = inputs.trace, inputs.manifest.totals
     is_whole = trace is not None and trace.requests == totals.requests_by_status.get("ok")
-    if trace is not None and is_whole and trace.has_clock and trace.requests > 1:
-        return float(trace.arrived_at_ns[-1] - trace.arrived_at_ns[0]) / NS_PER_S
+    if trace is not None and is_whole and (span_s := arrival_span_s(trace)) is not None:
+        return span_s
     starts = [count(row, "slice_start_ns") for row in rows_of(inputs.queries, "coverage/over_time")]
     known = [start for start in starts if start is not None]
     return (max(known) - min(known)) / NS_PER_S if len(known) > 1 else None
-
-
-def _replayed_reusable(inputs: AuditInput, reuse: Reuse) -> int | None:
-    if inputs.trace is None or reuse.reusable_tokens is None:
-        return None
-    return int(reusable_tokens_per_request(inputs.trace).sum())
-
-
-def _replayed_prompt(inputs: AuditInput) -> int | None:
-    return None if inputs.trace is None else int(inputs.trace.prompt_tokens.sum())
 
 
 def _reproduce(inputs: AuditInput) -> Reproduce:

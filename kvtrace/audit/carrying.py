@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvtrace.audit.cases import Bound, Case, PoolCase
+from kvtrace.audit.cases import Case, PoolCase
 from kvtrace.audit.ranges import Range, finite
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.weigh import Weighing
+from kvtrace.audit.words import too_short_for_a_month
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.summary import move_seconds
 from kvtrace.schema.manifest import Grade
@@ -25,7 +26,7 @@ def carrying_numbers(case: Case, weighing: Weighing) -> list[Quantity]:
     return [
         _beyond_local(case),
         _move_over_recompute(result, weighing),
-        _value_minus_cost(pool),
+        _value_minus_cost(case, pool),
     ]
 
 
@@ -75,26 +76,29 @@ def _median_factor(result: ReplayResult) -> float | None:
     return finite(float(np.median(factors)))
 
 
-def _value_minus_cost(pool: PoolCase) -> Quantity:
+def _value_minus_cost(case: Case, pool: PoolCase) -> Quantity:
+    """Null for a window that does not stand for a month."""
     saving, cost = pool.saving, pool.cost
+    is_known = case.has_monthly_load
     return Quantity(
         id="value_minus_cost_usd_per_month",
         title="monthly value less cost of the best pool",
-        value=saving.value - cost.value,
-        low=saving.low - cost.high,
-        high=saving.high - cost.low,
+        value=saving.value - cost.value if is_known else None,
+        low=saving.low - cost.high if is_known else None,
+        high=saving.high - cost.low if is_known else None,
         unit="USD/month",
-        source=f"{pool.title}: GPU time freed in whole instances times the GPU price, "
-        f"${saving.value:,.0f}, less the cost of the pool, ${cost.value:,.0f}; prices in the "
-        "assumptions",
+        source=f"{pool.title}: GPU time freed in whole instances times the GPU price"
+        f"{f', ${saving.value:,.0f},' if is_known else ''} less the cost of the pool, "
+        f"${cost.value:,.0f}; prices in the assumptions",
         kind="modelled",
+        interval_reason=too_short_for_a_month(case),
     )
 
 
 def _of_bounds(case: Case) -> list[Quantity]:
     return [
         _reuse_known(case.grade, case.reusable_tokens),
-        _best_case(case.all_prefill),
+        _best_case(case),
         _pool_cost(case.lowest_pool_cost),
     ]
 
@@ -115,17 +119,22 @@ def _reuse_known(grade: Grade, reusable_tokens: int | None) -> Quantity:
     )
 
 
-def _best_case(bound: Bound | None) -> Quantity:
+def _best_case(case: Case) -> Quantity:
+    """Null without a load, and for a window that does not stand for a month."""
+    reason = too_short_for_a_month(case)
+    if case.all_prefill is None:
+        reason = "unknown: no load or no time span"
+    saving = None if reason or case.all_prefill is None else case.all_prefill.saving
     return Quantity(
         id="best_case_usd_per_month",
         title="most that any cache could save a month",
-        value=None if bound is None else bound.saving.value,
-        low=None if bound is None else 0.0,
-        high=None if bound is None else bound.saving.high,
+        value=None if saving is None else saving.value,
+        low=None if saving is None else 0.0,
+        high=None if saving is None else saving.high,
         unit="USD/month",
         source="prefill time of all prompts times the GPU price",
         kind="modelled",
-        interval_reason="unknown: no load or no time span" if bound is None else "",
+        interval_reason=reason,
     )
 
 

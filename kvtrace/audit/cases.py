@@ -98,6 +98,9 @@ class Case:
     gpu_usd_per_hour: Range | None = None
     unreplayed_rivals: tuple[str, ...] = ()
     """What must hold of cheaper rivals that nobody replayed, as conditions."""
+    gpus_per_instance: int = 1
+    latency: str | None = None
+    """What the options do to TTFT, in one sentence; null without a replayed pool."""
 
     @property
     def prefill_binds(self) -> bool:
@@ -106,13 +109,14 @@ class Case:
         return busy is not None and busy >= PREFILL_BINDS.value
 
     @property
+    def has_monthly_load(self) -> bool:
+        """The window may stand for a month: money a month is given."""
+        return self.span_s is not None and self.span_s >= MIN_SPAN.value
+
+    @property
     def is_long_enough(self) -> bool:
         """The window can carry a statement about every month."""
-        return (
-            self.requests >= MIN_REQUESTS.value
-            and self.span_s is not None
-            and self.span_s >= MIN_SPAN.value
-        )
+        return self.requests >= MIN_REQUESTS.value and self.has_monthly_load
 
     @property
     def best_pool(self) -> PoolCase | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,11 +9,18 @@ from typing import Final
 from kvtrace.audit.checks import Evidence, Hit, in_ms, known_only, measured
 from kvtrace.audit.ranges import ratio
 from kvtrace.audit.thresholds import CAUSE_SHARE, HIT_RATIO_RISE, MIN_REQUESTS, TTFT_RISE
-from kvtrace.audit.view import Row, Value, count, number, rows_of
+from kvtrace.audit.view import Row, count, number, rows_of, weighted_mean
 from kvtrace.units import format_traffic
 
 _SLICES: Final = "latency/hit_and_ttft_over_time"
-_SAMPLES: Final = "samples/over_time"
+_EXTERNAL: Final = "engine_external_hit_ratio"
+_COMBINED: Final = "engine_combined_hit_ratio"
+_RATIOS: Final = (
+    ("cached_ratio_tokens", "cached_tokens / prompt_tokens"),
+    (_COMBINED, "HBM and below it, as the engine prints them"),
+    ("engine_prefix_hit_ratio", "as the engine prints it"),
+)
+"""Columns that hold a hit ratio, the best evidence first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,6 @@ class HitRatio:
 
     name: str
     change: Change
-    source: str
     external: Change | None = None
     """Of what HBM missed, the share that a tier below it served."""
 
@@ -60,14 +65,14 @@ class Thirds:
 
     def of(self, column: str) -> Change:
         """Mean of the slices that know it, weighted by their requests."""
-        return Change(_mean(self.first, column), _mean(self.last, column))
+        return Change(weighted_mean(self.first, column), weighted_mean(self.last, column))
 
 
 def high_hit_ratio_slow_ttft(evidence: Evidence) -> Hit | None:
     """Between the first and the last third the hit ratio rose and TTFT rose too."""
     rows = rows_of(evidence.queries, _SLICES)
     thirds = _thirds(rows)
-    hits = next(_hit_ratios(evidence, thirds), None) if thirds else None
+    hits = next(_hit_ratios(thirds), None) if thirds else None
     if thirds is None or hits is None or not hits.change.rose_by(HIT_RATIO_RISE.value):
         return None
     p50, p90 = thirds.of("ttft_p50_ms"), thirds.of("ttft_p90_ms")
@@ -87,8 +92,8 @@ def high_hit_ratio_slow_ttft(evidence: Evidence) -> Hit | None:
             f"{in_ms(ttft.last)} (measured; means over the slices). Why: {causes}"
         ),
         evidence=known_only(
-            measured("hit_ratio_first_third", hits.change.first, "ratio", hits.source),
-            measured("hit_ratio_last_third", hits.change.last, "ratio", hits.source),
+            measured("hit_ratio_first_third", hits.change.first, "ratio", _SLICES),
+            measured("hit_ratio_last_third", hits.change.last, "ratio", _SLICES),
             measured(f"ttft_{name}_first_third_ms", ttft.first, "ms", _SLICES),
             measured(f"ttft_{name}_last_third_ms", ttft.last, "ms", _SLICES),
             measured("queue_p50_first_third_ms", queue.first, "ms", _SLICES),
@@ -151,80 +156,13 @@ def _thirds(rows: Sequence[Row]) -> Thirds | None:
     return Thirds(known[:size], known[-size:]) if size >= 2 else None
 
 
-def _hit_ratios(evidence: Evidence, thirds: Thirds) -> Iterator[HitRatio]:
+def _hit_ratios(thirds: Thirds) -> Iterator[HitRatio]:
     """What the deployed cache hit: per request, else all tiers of the engine, else HBM alone."""
-    cached = thirds.of("cached_ratio_tokens")
-    if cached.difference is not None:
-        yield HitRatio("cached_tokens / prompt_tokens", cached, _SLICES)
-    combined = _all_tiers(evidence, thirds)
-    if combined is not None:
-        yield combined
-    engine = thirds.of("engine_prefix_hit_ratio")
-    if engine.difference is not None:
-        yield HitRatio("as the engine prints it", engine, _SLICES)
-
-
-def _all_tiers(evidence: Evidence, thirds: Thirds) -> HitRatio | None:
-    """Ratio over HBM and what is below it, from lines that print both over the same window.
-
-    Formula: L + (1 - L) · E, L the HBM hit ratio, E the external one, which is of what HBM missed.
-    """
-    until, since = (
-        count(thirds.first[-1], "slice_start_ns"),
-        count(thirds.last[0], "slice_start_ns"),
-    )
-    if until is None or since is None:
-        return None
-    lines = _lines(rows_of(evidence.queries, _SAMPLES))
-    first = [pair for at, pair in lines if at <= until]
-    last = [pair for at, pair in lines if at >= since]
-    if not first or not last:
-        return None
-
-    def change(value: int | None) -> Change:
-        def mean(pairs: Sequence[tuple[float, float]]) -> float:
-            taken = [
-                local + (1 - local) * external if value is None else (local, external)[value]
-                for local, external in pairs
-            ]
-            return math.fsum(taken) / len(taken)
-
-        return Change(mean(first), mean(last))
-
-    return HitRatio(
-        "HBM and below it, as the engine prints them",
-        change(None),
-        _SAMPLES,
-        external=change(1),
-    )
-
-
-def _lines(rows: Sequence[Row]) -> list[tuple[int, tuple[float, float]]]:
-    """(time, (HBM ratio, external ratio)) of the observations that print both."""
-    seen: dict[tuple[int, Value], dict[str, float]] = {}
-    for row in rows:
-        at, value = count(row, "observed_at_ns"), number(row, "value")
-        metric = row.get("metric")
-        if at is not None and value is not None and isinstance(metric, str):
-            seen.setdefault((at, row.get("engine")), {})[metric] = value
-    pairs = [
-        (at, (values["prefix_hit_ratio"], values["external_prefix_hit_ratio"]))
-        for (at, _), values in seen.items()
-        if "prefix_hit_ratio" in values and "external_prefix_hit_ratio" in values
-    ]
-    return sorted(pairs)
-
-
-def _mean(rows: Sequence[Row], column: str) -> float | None:
-    known = [
-        (value, number(row, "requests") or 0.0)
-        for row in rows
-        if (value := number(row, column)) is not None
-    ]
-    return ratio(
-        math.fsum(value * weight for value, weight in known),
-        math.fsum(weight for _, weight in known),
-    )
+    for column, name in _RATIOS:
+        change = thirds.of(column)
+        if change.difference is not None:
+            external = thirds.of(_EXTERNAL) if column == _COMBINED else None
+            yield HitRatio(name, change, external)
 
 
 def _percent(value: float | None) -> str:

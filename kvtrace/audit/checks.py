@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from kvtrace.audit.inputs import ResultOfQuery
-from kvtrace.audit.record import Data, Kv, Level, Option, Quantity, Reuse, Severity
+from kvtrace.audit.record import Data, Kv, Level, Option, Quantity, ReplayWindow, Reuse, Severity
 from kvtrace.audit.thresholds import Threshold
-from kvtrace.replay.scenario import Scenario
+from kvtrace.replay.scenario import PrefillTime, Scenario
 from kvtrace.units import NS_PER_MS, NS_PER_S, format_seconds
 
 MS_PER_S: Final = NS_PER_S // NS_PER_MS
-ActionKind = Literal["move_less", "faster", "nearer", "measure", "other"]
+ActionKind = Literal["move_less", "faster", "nearer", "measure"]
 Kind = Literal["measured", "modelled", "spec", "fitted", "assumed", "given"]
 
 
@@ -28,11 +28,23 @@ class Evidence:
     options: Sequence[Option]
     scenarios: Mapping[str, Scenario]
     """By option id."""
-    replayed_reusable_tokens: int | None
-    """Of the replayed requests, in an unlimited cache; the last prompt token is always computed."""
-    replayed_prompt_tokens: int | None
     is_confirmed: bool
     """False where a decisive default was not confirmed; modelled findings are then uncertain."""
+    window: ReplayWindow | None = None
+    """Of the replayed requests."""
+    prefill: PrefillTime | None = None
+    """Of one instance of the service; null where nobody stated what serves, or no FLOPs are known.
+    """
+
+    @property
+    def replayed_reusable_tokens(self) -> int | None:
+        """Of the replayed requests, in an unlimited cache; the last prompt token is computed."""
+        return None if self.window is None else self.window.reusable_tokens
+
+    @property
+    def replayed_prompt_tokens(self) -> int | None:
+        """Of the replayed requests."""
+        return None if self.window is None else self.window.prompt_tokens
 
     def option(self, option_id: str) -> Option | None:
         """The option of that id, if it was replayed."""
@@ -79,6 +91,8 @@ class Check:
     action_kind: ActionKind
     production_check: str
     table: str | None = field(default=None)
+    is_replayed: bool = False
+    """Rests on the replays: the message then says on which window."""
 
 
 def is_pool(option_id: str) -> bool:

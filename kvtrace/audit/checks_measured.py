@@ -53,8 +53,8 @@ def queueing_dominates(evidence: Evidence) -> Hit | None:
             measured("queue_p50_ms", number(row, "queue_p50_ms"), "ms", _SUMMARY),
             measured("prefill_p50_ms", number(row, "prefill_p50_ms"), "ms", _SUMMARY),
             measured("ttft_p50_ms", number(row, "ttft_p50_ms"), "ms", _SUMMARY),
-            measured("ttft_queue_correlation", with_queue, "correlation", _SUMMARY),
-            measured("ttft_length_correlation", with_length, "correlation", _SUMMARY),
+            measured("ttft_queue_correlation", with_queue, "", _SUMMARY),
+            measured("ttft_length_correlation", with_length, "", _SUMMARY),
             measured("queue_known_requests", known, "requests", _SUMMARY),
         ),
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kvtrace.audit.cases import Case, Decision
 from kvtrace.audit.record import Level
 from kvtrace.audit.thresholds import CLEAR_MARGIN, LONG_SPAN, MIN_REQUESTS, MIN_SPAN
+from kvtrace.audit.words import counted
 from kvtrace.units import format_seconds
 
 GRADE_SAYS = {
@@ -33,9 +34,9 @@ def judge_confidence(case: Case, decision: Decision) -> tuple[Level, tuple[str, 
 
 def _reasons_for_low(case: Case) -> Iterator[str]:
     if case.unconfirmed:
-        yield f"defaults that nobody confirmed: {', '.join(case.unconfirmed)}"
+        yield f"estimates that nobody confirmed: {', '.join(case.unconfirmed)}"
     if case.requests < MIN_REQUESTS.value:
-        yield f"{case.requests:,} requests, fewer than {MIN_REQUESTS.value:,.0f}"
+        yield f"{counted(case.requests, 'request')}, fewer than {MIN_REQUESTS.value:,.0f}"
     if case.span_s is None:
         yield "no clock, so the load is unknown"
     elif case.span_s < MIN_SPAN.value:

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.audit.confidence import GRADE_SAYS
-from kvtrace.audit.inputs import SettingValue
 from kvtrace.audit.record import Data, Validity
 from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN
-from kvtrace.replay.result import ReplayResult
-from kvtrace.schema.arrays import RequestTrace
+from kvtrace.audit.words import counted
 from kvtrace.schema.manifest import FileEntry, Grade, Manifest, SourceEntry
 from kvtrace.units import NS_PER_S, format_seconds
 
@@ -26,7 +24,7 @@ class Window:
     manifest: Manifest
     grade: Grade
     span_s: float | None
-    settings: Sequence[SettingValue]
+    unconfirmed: Sequence[str]
 
     @property
     def headline_files(self) -> list[FileEntry]:
@@ -42,13 +40,11 @@ def grade_of(sources: Sequence[SourceEntry]) -> Grade:
     return min(grades, key=_BEST_FIRST.index, default="C")
 
 
-def build_data(
-    manifest: Manifest, *, span_s: float | None, settings: Sequence[SettingValue]
-) -> Data:
+def build_data(manifest: Manifest, *, span_s: float | None, unconfirmed: Sequence[str]) -> Data:
     """Totals, files, sources and validity."""
     totals = manifest.totals
     grade = grade_of(manifest.sources)
-    window = Window(manifest=manifest, grade=grade, span_s=span_s, settings=settings)
+    window = Window(manifest=manifest, grade=grade, span_s=span_s, unconfirmed=unconfirmed)
     return Data(
         requests=totals.requests,
         requests_by_status=totals.requests_by_status,
@@ -72,35 +68,6 @@ def build_data(
         span_s=span_s,
         dataset_digest=manifest.digest,
     )
-
-
-def replay_validity(
-    trace: RequestTrace | None, results: Sequence[ReplayResult], manifest: Manifest
-) -> Iterator[Validity]:
-    """What the replays leave out."""
-    if trace is None or not results:
-        yield Validity(
-            code="not_replayed",
-            severity="warning",
-            message="No option was replayed: arrival times, lengths or blocks are missing",
-        )
-        return
-    served = manifest.totals.requests_by_status.get("ok", manifest.totals.requests)
-    if trace.requests < served:
-        yield Validity(
-            code="replayed_part",
-            severity="info",
-            message=f"The options were replayed on {trace.requests:,} of {served:,} requests; "
-            "caches start empty there, so early hits are a lower bound",
-        )
-    oversized = max(result.oversized_requests for result in results)
-    if oversized:
-        yield Validity(
-            code="oversized_requests",
-            severity="warning",
-            message=f"{oversized:,} requests need more KV than one instance has HBM; the replay "
-            "serves them alone",
-        )
 
 
 def _evidence(window: Window) -> Iterator[Validity]:
@@ -155,7 +122,7 @@ def _sample_size(window: Window) -> Iterator[Validity]:
     yield Validity(
         code="sample_size",
         severity="info" if enough else "warning",
-        message=f"{requests:,} requests{tail}",
+        message=f"{counted(requests, 'request')}{tail}",
     )
 
 
@@ -196,8 +163,11 @@ def _beside(window: Window) -> Iterator[Validity]:
         yield Validity(
             code="sources_beside",
             severity="info",
-            message=f"{len(beside)} sources may describe the same requests ({names}); they stand "
-            "beside the totals and are not added to them",
+            message=f"{counted(len(beside), 'source')} may describe the same requests ({names}), "
+            "and stands beside the totals: not added to them"
+            if len(beside) == 1
+            else f"{counted(len(beside), 'source')} may describe the same requests ({names}); they "
+            "stand beside the totals and are not added to them",
         )
 
 
@@ -214,12 +184,11 @@ def _statuses(window: Window) -> Iterator[Validity]:
 
 
 def _unconfirmed(window: Window) -> Iterator[Validity]:
-    names = [setting.name for setting in window.settings if not setting.is_confirmed]
-    if names:
+    if window.unconfirmed:
         yield Validity(
             code="assumptions_unconfirmed",
             severity="warning",
-            message=f"Defaults that nobody confirmed: {', '.join(names)}",
+            message=f"Estimates that nobody confirmed: {', '.join(window.unconfirmed)}",
         )
 
 

@@ -7,9 +7,11 @@ from typing import Final
 from kvtrace.audit import checks_measured as by_log
 from kvtrace.audit import checks_modelled as by_model
 from kvtrace.audit import thresholds as limit
+from kvtrace.audit.check_prefill import PREFILL_TABLE, hits_not_faster_measured
 from kvtrace.audit.check_trend import high_hit_ratio_slow_ttft
 from kvtrace.audit.checks import Check, Evidence, Hit
 from kvtrace.audit.record import Finding
+from kvtrace.audit.window import replayed_on
 
 _SEVERITY_ORDER: Final = {"critical": 0, "warning": 1, "info": 2}
 
@@ -23,14 +25,15 @@ def find_all(evidence: Evidence) -> list[Finding]:
 
 def _finding(check: Check, hit: Hit, evidence: Evidence) -> Finding:
     table = hit.table or check.table
+    window = replayed_on(evidence.window) if check.is_replayed else ""
     return Finding(
         id=check.id,
         title=check.title,
         severity=hit.severity,
         confidence=hit.confidence,
-        message=hit.message,
+        message=f"{hit.message}. {window}" if window else hit.message,
         evidence=list(hit.evidence),
-        table=table if table in evidence.queries else None,
+        table=table if table in evidence.queries or table == PREFILL_TABLE else None,
         threshold=check.threshold.quantity(),
         action=check.action,
         action_kind=check.action_kind,
@@ -47,7 +50,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=high_hit_ratio_slow_ttft,
         action="Judge the cache by TTFT per prompt-length bucket and by bytes moved, not by its "
         "hit ratio; take away the cause that is named first",
-        action_kind="other",
+        action_kind="measure",
         production_check="PromQL: histogram_quantile(0.5, sum by (le) "
         "(rate(vllm:time_to_first_token_seconds_bucket[5m]))) beside "
         "rate(vllm:prefix_cache_hits_total[5m]) / rate(vllm:prefix_cache_queries_total[5m])",
@@ -61,7 +64,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=by_log.queueing_dominates,
         action="Add capacity or shed load before a cache: raise the number of instances, or limit "
         "admission, until the queue is short; then measure prefill again",
-        action_kind="other",
+        action_kind="faster",
         production_check="PromQL: histogram_quantile(0.5, sum by (le) "
         "(rate(vllm:request_queue_time_seconds_bucket[5m]))) against the same of "
         "vllm:request_prefill_time_seconds; SGLang: sglang:queue_time_seconds",
@@ -73,6 +76,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         question="Which loaded hits arrive later than they could be recomputed?",
         threshold=limit.NET_NEGATIVE_SHARE,
         look=by_model.net_negative_hits,
+        is_replayed=True,
         action="Load only what is priced below recomputing (an arbiter, or a minimum hit length), "
         "or recompute short hits and load long ones",
         action_kind="move_less",
@@ -81,11 +85,26 @@ CHECKS: Final[tuple[Check, ...]] = (
         "rate(vllm:external_prefix_cache_hits_total[5m])",
     ),
     Check(
+        id="hits_not_faster_measured",
+        title="Measured prefill with hits is no faster than recomputing",
+        question="Is the first token of a reused prompt sooner than recomputing would give it?",
+        threshold=limit.MEASURED_OVER_RECOMPUTE,
+        look=hits_not_faster_measured,
+        action="Load only hits that are priced below recomputing, or recompute what HBM does not "
+        "hold, until the path to the pool is faster",
+        action_kind="move_less",
+        production_check="Prefill time of requests with hits below HBM against those without, by "
+        "prompt length: vllm:request_prefill_time_seconds beside "
+        "vllm:external_prefix_cache_hits; LMCache log field `cost`",
+        table=PREFILL_TABLE,
+    ),
+    Check(
         id="moves_dominate",
         title="Moves take longer than prefill",
         question="After the queue, is time spent on moving KV or on computing it?",
         threshold=limit.MOVE_SHARE,
         look=by_model.moves_dominate,
+        is_replayed=True,
         action="Move fewer bytes (KV quantisation, a higher threshold for loading) or shorten the "
         "path (GPU-direct, layer-wise overlap)",
         action_kind="faster",
@@ -98,6 +117,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         question="Is a move limited by the network or by the copy through host memory?",
         threshold=limit.BOUNCE_FACTOR,
         look=by_model.host_bounce_dominates,
+        is_replayed=True,
         action="Use GPU-direct RDMA, or overlap the pull with the load layer by layer",
         action_kind="faster",
         production_check="nvidia-smi dmon -s t (PCIe rx) against the NIC's rx bytes: equal bytes "
@@ -109,6 +129,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         question="Does HBM alone serve the reuse that there is?",
         threshold=limit.NEARLY_ALL,
         look=by_model.hits_end_at_hbm,
+        is_replayed=True,
         action="Keep prefix caching on and route for it; do not buy a tier below HBM",
         action_kind="nearer",
         production_check="PromQL: rate(vllm:prefix_cache_hits_total[1h]) / "
@@ -121,6 +142,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         question="Does the idle DRAM of the GPU nodes serve the reuse that HBM drops?",
         threshold=limit.NEARLY_ALL,
         look=by_model.working_set_fits_dram,
+        is_replayed=True,
         action="Switch on local offload to host DRAM before a pool (vLLM --kv-offloading-size, "
         "SGLang --enable-hierarchical-cache)",
         action_kind="nearer",
@@ -134,6 +156,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         question="How many hits does a pool serve beyond the best option without one?",
         threshold=limit.LITTLE,
         look=by_model.pool_adds_little,
+        is_replayed=True,
         action="Take the best option without a pool; look at a pool again when the working set "
         "has outgrown it",
         action_kind="nearer",
@@ -194,7 +217,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         threshold=limit.Threshold(
             "clock_step_over_gap",
             1,
-            "ratio",
+            "times",
             "exact: with more than one arrival a step the order inside it is lost",
         ),
         look=by_log.clock_coarse,
@@ -210,7 +233,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=by_log.decode_dominates,
         action="If end-to-end time is the goal, work on decode (batching, speculative decoding); a "
         "cache helps TTFT only",
-        action_kind="other",
+        action_kind="faster",
         production_check="PromQL: rate(vllm:request_decode_time_seconds_sum[5m]) / "
         "rate(vllm:e2e_request_latency_seconds_sum[5m])",
         table="latency/summary",

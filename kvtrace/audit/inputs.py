@@ -69,6 +69,10 @@ HARMLESS_SETTINGS: Final = frozenset(
 """Settings whose defaults decide nothing about the verdict; any other one does until confirmed."""
 
 
+SERVING_SETTINGS: Final = frozenset({"llm", "hardware", "tp", "weight_dtype", "kv_dtype"})
+"""Settings that set the time of a prefill."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditInput:
     """Everything that an audit is made of."""
@@ -91,11 +95,33 @@ class AuditInput:
 
     @property
     def unconfirmed(self) -> tuple[str, ...]:
-        """Decisive settings that nobody confirmed; a pool of assumed size is one."""
+        """Decisive settings that nobody confirmed, and estimates that the replays take as exact.
+
+        Prices are estimates too, but their intervals are in the money that the verdict weighs.
+        """
         names = [
             setting.name
             for setting in self.settings
             if not setting.is_confirmed and setting.name not in HARMLESS_SETTINGS
         ]
-        is_pool_assumed = self.fleet.pool_nodes.kind == "assumed"
-        return (*names, "pool size") if is_pool_assumed else tuple(names)
+        fleet = self.fleet
+        sizes = {
+            "pool size": (fleet.pool_nodes, fleet.pool_dram_bytes, fleet.pool_nics_per_node),
+            "idle DRAM": (fleet.dram_idle_bytes_per_instance,),
+        }
+        assumed = [
+            name
+            for name, constants in sizes.items()
+            if any(constant.kind == "assumed" for constant in constants)
+        ]
+        return (*names, *assumed)
+
+    @property
+    def is_serving_confirmed(self) -> bool:
+        """Somebody or a log stated what serves: model times are then those of this service."""
+        return not SERVING_SETTINGS & set(self.unconfirmed)
+
+    @property
+    def has_fleet_file(self) -> bool:
+        """The deployed pool is known: its size is no estimate."""
+        return self.fleet.pool_nodes.kind != "assumed"

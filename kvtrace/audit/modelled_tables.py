@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.audit.bounds import knows_flops
 from kvtrace.audit.checks import is_local, is_pool
 from kvtrace.audit.ranges import finite
 from kvtrace.audit.record import Cell, Table
+from kvtrace.audit.table_shape import ColumnSpec, TableShape
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.ledger import ledger_table
 from kvtrace.replay.result import ReplayResult
@@ -25,32 +25,6 @@ from kvtrace.schema.arrays import RequestTrace
 _REGRETS: Final = 20
 """Worst requests shown per option."""
 
-ColumnSpec = tuple[str, str, str]
-"""Name, unit, meaning."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What a modelled table is, before its rows."""
-
-    id: str
-    title: str
-    columns: tuple[ColumnSpec, ...]
-
-    def table(self, rows: list[list[Cell]]) -> Table:
-        names, units, meanings = zip(*self.columns, strict=True)
-        return Table(
-            id=self.id,
-            title=self.title,
-            query=None,
-            columns=list(names),
-            units=list(units),
-            meanings=list(meanings),
-            rows=rows,
-            is_modelled=True,
-        )
-
-
 _OPTION: Final[ColumnSpec] = ("option_id", "name", "the option")
 _MOVE_COLUMNS: Final[tuple[ColumnSpec, ...]] = (
     ("requests", "requests", "in the bucket"),
@@ -65,7 +39,7 @@ _MOVE_COLUMNS: Final[tuple[ColumnSpec, ...]] = (
     ("ttft_p50_s", "s", "TTFT of all requests in the bucket, median"),
     ("ttft_p90_s", "s", "the same, 90 %"),
 )
-_BY_PROMPT: Final = _Shape(
+_BY_PROMPT: Final = TableShape(
     "replay/move_by_prompt_bucket",
     "Move against recompute by prompt length (modelled)",
     (
@@ -74,7 +48,7 @@ _BY_PROMPT: Final = _Shape(
         *_MOVE_COLUMNS,
     ),
 )
-_BY_KV: Final = _Shape(
+_BY_KV: Final = TableShape(
     "replay/move_by_kv_bucket",
     "Move against recompute by KV bytes of the prompt (modelled)",
     (
@@ -83,7 +57,7 @@ _BY_KV: Final = _Shape(
         *_MOVE_COLUMNS,
     ),
 )
-_OVER_TIME: Final = _Shape(
+_OVER_TIME: Final = TableShape(
     "replay/over_time",
     "Hit ratio, moved bytes and TTFT over time (modelled)",
     (
@@ -96,7 +70,7 @@ _OVER_TIME: Final = _Shape(
         ("ttft_p90_s", "s", "90 % of them"),
     ),
 )
-_REGRET: Final = _Shape(
+_REGRET: Final = TableShape(
     "replay/top_regret",
     "Requests that lost most time by loading (modelled)",
     (
@@ -110,7 +84,7 @@ _REGRET: Final = _Shape(
         ("ttft_s", "s", "its TTFT"),
     ),
 )
-_LEDGER: Final = _Shape(
+_LEDGER: Final = TableShape(
     "cost/ledger",
     "One request alone: moving 95 % of its prompt against recomputing it (modelled)",
     (
@@ -153,7 +127,7 @@ def _is_compared(option_id: str) -> bool:
 
 
 def _moves(
-    shape: _Shape,
+    shape: TableShape,
     results: Sequence[ReplayResult],
     buckets: Callable[[ReplayResult], list[BucketRow]],
 ) -> Table:

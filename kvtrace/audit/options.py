@@ -17,7 +17,7 @@ from kvtrace.audit.economics import (
     usd_quantity,
     value_saving,
 )
-from kvtrace.audit.ranges import finite
+from kvtrace.audit.ranges import difference, finite
 from kvtrace.audit.record import HitCost, LinkLedger, Option, Percentiles, Quantity
 from kvtrace.audit.thresholds import LINK_BINDS, PREFILL_BINDS
 from kvtrace.cost.fleet import Fleet
@@ -30,10 +30,18 @@ TODAY: Final = "hbm_only"
 _COST_SOURCE: Final = "nodes, DRAM, ports, power and operations; prices in the assumptions"
 
 
-def build_options(results: Sequence[ReplayResult], fleet: Fleet) -> list[Option]:
-    """One row per replayed option, in the order of the replays."""
+def build_options(
+    results: Sequence[ReplayResult], fleet: Fleet, *, has_monthly_load: bool = True
+) -> list[Option]:
+    """One row per replayed option, in the order of the replays.
+
+    Without `has_monthly_load` (a window too short to stand for a month) savings stay null.
+    """
     base = next((r for r in results if r.scenario.option_id == TODAY), None)
     options = [_option(result, base, fleet) for result in results]
+    if not has_monthly_load:
+        for option in options:
+            option.usd_saved_per_month = option.saving = None
     best_local = max((hit_tokens(o) for o in options if is_local(o.id)), default=None)
     for option in options:
         option.is_dominated = _is_dominated(option, options)
@@ -61,7 +69,7 @@ def _option(result: ReplayResult, base: ReplayResult | None, fleet: Fleet) -> Op
         tpot_s=spread(timeline.tpot_s),
         prefill_utilisation=result.prefill_utilisation,
         gpu_seconds_prefill=busy * gpus,
-        gpu_seconds_saved=(recompute_instance_s(result) - busy) * gpus,
+        gpu_seconds_saved=difference(recompute_instance_s(result), busy) * gpus,
         hit_cost=_hit_cost(result, gpus),
         links=_links(result),
         usd_per_month=None,

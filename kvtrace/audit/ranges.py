@@ -42,6 +42,13 @@ def finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
+def difference(minuend: float, subtrahend: float) -> float:
+    """Minuend - subtrahend; exactly zero where the two differ by rounding only."""
+    if math.isclose(minuend, subtrahend, rel_tol=1e-12, abs_tol=0.0):
+        return 0.0
+    return minuend - subtrahend
+
+
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
     """Quotient, or None where either is unknown or the denominator is zero."""
     if numerator is None or denominator is None or denominator == 0:

@@ -16,6 +16,10 @@ AUDIT_SCHEMA_VERSION: Final = 1
 Outcome = Literal["pays", "does_not_pay", "pays_only_if", "cannot_tell"]
 Level = Literal["low", "medium", "high"]
 Severity = Literal["info", "warning", "critical"]
+OriginState = Literal["stated", "logs", "public", "fitted", "estimated"]
+"""stated: by the user (flag, environment, file); logs: read from the logs; public: a data sheet or
+a published measurement, with its source; fitted: by kvtrace to published measurements; estimated:
+by kvtrace, and nobody confirmed it."""
 Cell = bool | int | float | str | None
 
 
@@ -37,8 +41,10 @@ class Quantity(msgspec.Struct, kw_only=True):
     kind: Literal["measured", "modelled", "spec", "fitted", "assumed", "given"] = "measured"
     origin: str = ""
     """Where a setting came from: flag, environment, config, logs, default."""
+    origin_state: OriginState | None = None
+    """Who stands behind an assumption; null for results."""
     is_confirmed: bool = True
-    """False for a default that nobody confirmed; highlighted to the end."""
+    """False for an estimate of kvtrace that nobody stated and no source gives; highlighted."""
     interval_reason: str = ""
 
 
@@ -116,6 +122,8 @@ class Reuse(msgspec.Struct, kw_only=True):
     """cached_tokens / prompt_tokens where both are known: what the deployed cache did."""
     hit_curve: list[CurvePoint]
     unknown_reason: str | None = None
+    observed_unknown_reason: str | None = None
+    """Why `observed_hit_ratio_tokens` is null, and where engine-wide ratios stand instead."""
 
 
 class BytesDistribution(msgspec.Struct, kw_only=True):
@@ -214,6 +222,28 @@ class Option(msgspec.Struct, kw_only=True):
     """Hit tokens beyond the best option that needs no pool; null for those options."""
 
 
+class ReplayWindow(msgspec.Struct, kw_only=True):
+    """The requests that all options were replayed on, and the most that any cache could hit there.
+
+    The ceiling of the window is not that of the whole trace: a pool may hit more of a busy hour
+    than is reusable over the whole trace.
+    """
+
+    requests: int
+    of_requests: int
+    """`ok` requests of the data."""
+    span_s: float | None
+    """First to last arrival; null without a clock or with one request."""
+    is_whole_trace: bool
+    is_peak_hour: bool
+    """The busiest hour by prompt tokens; `--depth full` replays the whole trace."""
+    prompt_tokens: int
+    reusable_tokens: int | None
+    """In an unlimited cache that starts empty; null without block identity."""
+    reusable_ratio_tokens: float | None
+    """reusable_tokens / prompt_tokens: the ceiling of every option's hit ratio."""
+
+
 class Finding(msgspec.Struct, kw_only=True):
     """One thing found, with evidence and what to do."""
 
@@ -252,7 +282,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     """One sentence."""
     reasons: list[str]
     conditions: list[str]
-    """For pays_only_if: what must hold."""
+    """For pays_only_if: what must hold. For does_not_pay: what would change this."""
     carrying_numbers: list[Quantity]
     next_measurement: NextMeasurement | None
     confidence_reasons: list[str] = []
@@ -290,3 +320,5 @@ class AuditRecord(msgspec.Struct, kw_only=True):
     assumptions: list[Quantity]
     tables: dict[str, Table]
     reproduce: Reproduce
+    replay_window: ReplayWindow | None = None
+    """Of all options; null where nothing was replayed."""

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.ranges import ratio
 from kvtrace.audit.record import BytesDistribution, CurvePoint, Data, Kv, Reuse
 from kvtrace.audit.view import count, number, rows_of, summary_of
 from kvtrace.audit.words import WHY_UNKNOWN
+
+_SAMPLES: Final = "samples/over_time"
+_ENGINE_RATIOS: Final = {
+    "prefix_hit_ratio": "HBM hit ratio",
+    "external_prefix_hit_ratio": "hit ratio below HBM",
+}
 
 
 def build_reuse_part(queries: Mapping[str, ResultOfQuery], data: Data) -> Reuse:
@@ -17,6 +24,7 @@ def build_reuse_part(queries: Mapping[str, ResultOfQuery], data: Data) -> Reuse:
     is_known = data.evidence_grade == "A" and count(row, "reusable_blocks") is not None
     if not is_known:
         row = {}
+    observed = _observed_ratio(queries)
     return Reuse(
         reusable_ratio_blocks=number(row, "reusable_ratio_blocks"),
         reusable_ratio_tokens=number(row, "reusable_ratio_tokens"),
@@ -25,9 +33,10 @@ def build_reuse_part(queries: Mapping[str, ResultOfQuery], data: Data) -> Reuse:
         requests_with_reuse_ratio=number(row, "requests_with_reuse_ratio"),
         reusable_blocks=count(row, "reusable_blocks"),
         reusable_tokens=count(row, "reusable_tokens"),
-        observed_hit_ratio_tokens=_observed_ratio(queries),
+        observed_hit_ratio_tokens=observed,
         hit_curve=_curve(queries) if is_known else [],
         unknown_reason=None if is_known else WHY_UNKNOWN[data.evidence_grade],
+        observed_unknown_reason=_why_not_observed(queries) if observed is None else None,
     )
 
 
@@ -59,6 +68,18 @@ def _observed_ratio(queries: Mapping[str, ResultOfQuery]) -> float | None:
         if row.get("definition") == "cached_tokens_observed":
             return ratio(number(row, "numerator"), number(row, "denominator"))
     return None
+
+
+def _why_not_observed(queries: Mapping[str, ResultOfQuery]) -> str:
+    """No request says what was cached; name the engine-wide ratios where there are any."""
+    metrics = {row.get("metric") for row in rows_of(queries, _SAMPLES)}
+    named = [title for metric, title in _ENGINE_RATIOS.items() if metric in metrics]
+    if not named:
+        return "per request unknown: no source counts the cached tokens of a request"
+    return (
+        f"per request unknown; engine-wide samples ({' and '.join(named)}): see "
+        "latency/hit_and_ttft_over_time and samples/over_time"
+    )
 
 
 def _curve(queries: Mapping[str, ResultOfQuery]) -> list[CurvePoint]:

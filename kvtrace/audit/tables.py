@@ -20,6 +20,7 @@ TITLES: Final[Mapping[str, str]] = {
     "kv/summary": "KV bytes in all",
     "latency/by_prompt_bucket": "Latency by prompt length (measured)",
     "latency/hit_and_ttft_over_time": "Hit ratio and TTFT over time (measured)",
+    "latency/prefill_by_reuse": "Prefill by prompt length and reuse (measured)",
     "latency/summary": "Latency (measured)",
     "reuse/by_prompt_bucket": "Reuse by prompt length (unlimited cache)",
     "reuse/capacity_curve": "Hit ratio by capacity of one LRU cache (idealised)",

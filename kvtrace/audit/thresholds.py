@@ -57,13 +57,13 @@ QUEUE_SHARE: Final = Threshold(
 QUEUE_CORRELATION: Final = Threshold(
     "ttft_queue_correlation",
     0.7,
-    "correlation",
+    "",
     "policy: r² of 0.49, half of the variance of TTFT goes with the queue",
 )
 LENGTH_CORRELATION: Final = Threshold(
     "ttft_length_correlation",
     0.3,
-    "correlation",
+    "",
     "policy: r² below 0.09, prompt length explains less than a tenth of the variance of TTFT",
 )
 NET_NEGATIVE_SHARE: Final = Threshold(
@@ -123,13 +123,22 @@ DECODE_SHARE: Final = Threshold(
     "ratio",
     "policy: by Amdahl's law, removing all of TTFT then shortens a request by a tenth at most",
 )
+MEASURED_OVER_RECOMPUTE: Final = Threshold(
+    "measured_over_recompute",
+    1,
+    "times",
+    "exact: from one on, the measured prefill with its hits takes as long as recomputing",
+)
+ENOUGH_IN_BUCKET: Final = Threshold(
+    "enough_in_bucket", 20, "requests", "policy: a median rests on ten requests to each side"
+)
 GROWTH_LIMIT: Final = Threshold(
-    "growth_limit", 4, "×", "policy: growth beyond four times today's load is another fleet"
+    "growth_limit", 4, "times", "policy: growth beyond four times today's load is another fleet"
 )
 CLEAR_MARGIN: Final = Threshold(
     "clear_margin",
     2,
-    "×",
+    "times",
     "policy: the intervals of value and cost are apart by a factor of two",
 )
 PREFILL_BINDS: Final = Threshold(

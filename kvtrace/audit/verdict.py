@@ -13,9 +13,8 @@ from typing import Final
 from kvtrace.audit import words
 from kvtrace.audit.cases import Case, Decision
 from kvtrace.audit.confidence import judge_confidence
-from kvtrace.audit.ranges import ratio
 from kvtrace.audit.record import Quantity, Verdict
-from kvtrace.audit.thresholds import GROWTH_LIMIT, LITTLE
+from kvtrace.audit.thresholds import LITTLE
 
 Rule = Callable[[Case], Decision | None]
 
@@ -29,7 +28,7 @@ def decide(case: Case, carrying_numbers: list[Quantity]) -> Verdict:
         outcome=decision.outcome,
         confidence=confidence,
         headline=decision.headline,
-        reasons=list(decision.reasons),
+        reasons=[*decision.reasons, *([case.latency] if case.latency else [])],
         conditions=list(decision.conditions),
         carrying_numbers=carrying_numbers,
         next_measurement=decision.next_measurement,
@@ -45,7 +44,9 @@ def decide(case: Case, carrying_numbers: list[Quantity]) -> Verdict:
 def no_prefill_is_worth_a_pool(case: Case) -> Decision | None:
     """Bounds before evidence: all prefill free is worth less than the cheapest pool."""
     bound, cost = case.all_prefill, case.lowest_pool_cost
-    if bound is None or cost is None or bound.saving.high >= cost.low:
+    if bound is None or cost is None or not case.has_monthly_load:
+        return None
+    if bound.saving.high >= cost.low:
         return None
     return Decision(
         outcome="does_not_pay",
@@ -57,7 +58,7 @@ def no_prefill_is_worth_a_pool(case: Case) -> Decision | None:
             words.bound_reason(bound, cost),
             "This holds for any hit ratio and any network, since no cache can free more",
         ),
-        conditions=words.growth_condition(ratio(cost.value, bound.saving.value)),
+        conditions=words.best_case_growth(case, bound, cost),
         is_proof=True,
     )
 
@@ -68,7 +69,7 @@ def reuse_is_unknown(case: Case) -> Decision | None:
         return None
     reasons = [words.WHY_UNKNOWN[case.grade]]
     if case.all_prefill is not None and case.lowest_pool_cost is not None:
-        reasons.append(words.open_bound(case.all_prefill, case.lowest_pool_cost))
+        reasons.append(words.open_bound(case, case.all_prefill, case.lowest_pool_cost))
     elif case.all_prefill is None:
         reasons.append(
             "The best case cannot be bounded either: the prefill load or its time span is unknown"
@@ -107,7 +108,7 @@ def no_reuse_left_is_worth_a_pool(case: Case) -> Decision | None:
             "than the cheapest pool costs"
         ),
         reasons=(words.bound_reason(bound, cost), *words.rival_reasons(case)),
-        conditions=words.growth_condition(ratio(cost.value, bound.saving.value)),
+        conditions=words.best_case_growth(case, bound, cost),
         is_proof=True,
     )
 
@@ -159,24 +160,26 @@ def prefill_does_not_bind(case: Case) -> Decision | None:
         words.less_than_an_instance(case, most),
         "A pool frees prefill only: where prefill does not bind, no GPU is saved",
     )
-    if most.keeps_slo and growth is not None and growth <= GROWTH_LIMIT.value:
+    whole = words.whole_gpus(case)
+    if most.keeps_slo and growth is not None and not growth.is_another_fleet:
         return Decision(
             outcome="pays_only_if",
-            headline=f"{most.title} pays only if the load grows to {growth:.1f} times: now the "
-            "prefill that it frees is not one instance",
+            headline=f"{most.title} pays only if the load grows to {growth.times:.1f} times: now "
+            f"the prefill that it frees would not remove {whole}",
             reasons=(*reasons, *words.rival_reasons(case)),
             conditions=(
-                f"the load is at least {growth:.1f} times that of this trace, at the same reuse "
-                "and pool size",
+                f"the load is at least {growth.times:.1f} times that of this trace, at the same "
+                f"reuse and pool size: {growth.division}",
                 *words.standing_conditions(case),
             ),
             option=most.option_id,
         )
     return Decision(
         outcome="does_not_pay",
-        headline="A pool does not pay at this load: the prefill that it frees is not one instance",
+        headline="A pool does not pay at this load: the prefill that it frees would not remove "
+        f"{whole}",
         reasons=reasons,
-        conditions=words.growth_condition(growth),
+        conditions=words.growth_condition(case, most),
     )
 
 
@@ -188,8 +191,8 @@ def costs_more_than_it_saves(case: Case) -> Decision | None:
     return Decision(
         outcome="does_not_pay",
         headline="A pool does not pay: each option costs more than it saves",
-        reasons=(words.money_reason(best), *words.rival_reasons(case)),
-        conditions=words.growth_condition(words.growth_to_pay(case, best)),
+        reasons=(words.money_reason(case, best), *words.rival_reasons(case)),
+        conditions=words.growth_condition(case, best),
     )
 
 
@@ -230,7 +233,7 @@ def too_short_to_tell(case: Case) -> Decision | None:
     return Decision(
         outcome="cannot_tell",
         headline="Cannot tell from this data: the window is too short to show the reuse",
-        reasons=(words.window_text(case), words.money_reason(best)),
+        reasons=(words.window_text(case), words.money_reason(case, best)),
         next_measurement=case.next_measurement,
     )
 
@@ -248,7 +251,7 @@ def pays(case: Case) -> Decision | None:
         outcome="pays",
         headline=f"{best.title} pays: it saves more than it costs, and TTFT is no worse",
         reasons=(
-            words.money_reason(best),
+            words.money_reason(case, best),
             f"TTFT is no worse than without it (modelled): {best.slowdown}",
             *words.rival_reasons(case),
         ),
@@ -264,7 +267,7 @@ def pays_only_if(case: Case) -> Decision:
     return Decision(
         outcome="pays_only_if",
         headline=f"{best.title} pays only if {words.lead(case, best)}",
-        reasons=(words.money_reason(best), *words.rival_reasons(case)),
+        reasons=(words.money_reason(case, best), *words.rival_reasons(case)),
         conditions=(*conditions, *words.standing_conditions(case)),
         next_measurement=None if case.is_long_enough else case.next_measurement,
     )

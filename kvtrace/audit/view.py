@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kvtrace.audit.inputs import ResultOfQuery
 
@@ -29,6 +29,17 @@ def number(row: Row, column: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
+
+
+def weighted_mean(rows: Iterable[Row], column: str, *, weight: str = "requests") -> float | None:
+    """Mean over the rows that know it, each as heavy as its `weight`; None without any."""
+    known = [
+        (value, number(row, weight) or 0.0)
+        for row in rows
+        if (value := number(row, column)) is not None
+    ]
+    total = math.fsum(share for _, share in known)
+    return math.fsum(value * share for value, share in known) / total if total else None
 
 
 def count(row: Row, column: str) -> int | None:

@@ -28,12 +28,13 @@ from kvtrace.audit.options import TODAY, spread
 from kvtrace.audit.ranges import Range, ratio
 from kvtrace.audit.record import Data, NextMeasurement, Option, Percentiles, Reuse
 from kvtrace.audit.view import Row, count
+from kvtrace.audit.window import arrival_span_s
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import PrefillTime
 from kvtrace.replay.summary import gpu_seconds, move_seconds
 from kvtrace.schema.arrays import RequestTrace
-from kvtrace.units import NS_PER_S, format_seconds
+from kvtrace.units import format_seconds
 
 DEFAULT_POOL: Final = "pool_dram_rdma_direct"
 """Priced where no pool was replayed."""
@@ -78,12 +79,9 @@ class Weighing:
     @property
     def arrival_span_s(self) -> float | None:
         """Of the replayed requests, else of the data; null without a clock."""
-        trace = self.trace
-        if trace is None or not self.results:
+        if self.trace is None or not self.results:
             return self.data.span_s or None
-        if not trace.has_clock or trace.requests < 2:
-            return None
-        return float(trace.arrived_at_ns[-1] - trace.arrived_at_ns[0]) / NS_PER_S or None
+        return arrival_span_s(self.trace) or None
 
 
 def build_case(weighing: Weighing) -> Case:
@@ -96,6 +94,7 @@ def build_case(weighing: Weighing) -> Case:
         reusable = int(reusable_tokens_per_request(trace).sum())
         prompt = int(trace.prompt_tokens.sum())
     hbm = next((r for r in weighing.results if r.scenario.option_id == TODAY), None)
+    pools = tuple(_pool_cases(weighing)) if reusable is not None else ()
     return Case(
         grade=weighing.data.evidence_grade,
         requests=weighing.data.requests,
@@ -109,11 +108,39 @@ def build_case(weighing: Weighing) -> Case:
         rival_hit_tokens=None if rival is None else int(hit_tokens_per_request(rival).sum()),
         hbm_hit_tokens=None if hbm is None else int(hit_tokens_per_request(hbm).sum()),
         prefill_utilisation=None if today is None else today.prefill_utilisation,
-        pools=tuple(_pool_cases(weighing)) if reusable is not None else (),
+        pools=pools,
         unconfirmed=weighing.unconfirmed,
         next_measurement=weighing.next_measurement,
         unreplayed_rivals=_unreplayed_rivals(weighing),
         gpu_usd_per_hour=range_of(weighing.fleet.gpu_usd_per_hour),
+        gpus_per_instance=weighing.fleet.gpus_per_instance,
+        latency=_latency(weighing) if pools else None,
+    )
+
+
+def _latency(weighing: Weighing) -> str | None:
+    """TTFT with what is there, with the best rival, and with the fastest pool; p99 if known."""
+    references = [r for r in (weighing.today, weighing.rival) if r is not None]
+    titles = {result.scenario.option_id: result.scenario.title for result in references}
+    options = {option.id: option for option in weighing.options}
+    pools = [option for option in weighing.options if is_pool(option.id)]
+    name = "p99" if all(option.ttft_s.p99 is not None for option in options.values()) else "p90"
+
+    def tail(option: Option) -> float | None:
+        return option.ttft_s.p99 if name == "p99" else option.ttft_s.p90
+
+    known = [(seconds, pool) for pool in pools if (seconds := tail(pool)) is not None]
+    before = [
+        f"{format_seconds(seconds)} with {title}"
+        for ident, title in titles.items()
+        if (seconds := tail(options[ident])) is not None
+    ]
+    if not known or not before:
+        return None
+    seconds, pool = min(known, key=lambda entry: (entry[0], entry[1].id))
+    return (
+        f"TTFT {name} (modelled): {', '.join(before)}, {format_seconds(seconds)} with "
+        f"{pool.title}. This verdict is about money; for a latency target compare the options"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.audit.cases import Bound, Case, PoolCase
@@ -16,6 +17,28 @@ WHY_UNKNOWN: Final[dict[Grade, str]] = {
     "C": "The source holds aggregates only: a hit ratio of today's cache, no request and no block",
     "L": "The source holds lengths and latencies only: reuse is unknown, not zero",
 }
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 request`, `1,448 requests`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def percent(share: float) -> str:
+    """A share of 0..1 as `81.9 %`."""
+    return f"{100 * share:.1f} %"
+
+
+def too_short_for_a_month(case: Case) -> str:
+    """Why no money a month is given; empty where it is."""
+    if case.has_monthly_load:
+        return ""
+    if case.span_s is None:
+        return "No money a month is given: the time span is unknown"
+    return (
+        f"No money a month is given: a window of {format_seconds(case.span_s)}, shorter than "
+        f"{format_seconds(MIN_SPAN.value)}, does not stand for a month"
+    )
 
 
 def usd(amount: Range) -> str:
@@ -33,16 +56,20 @@ def bound_reason(bound: Bound, cost: Range) -> str:
     )
 
 
-def open_bound(bound: Bound, cost: Range) -> str:
+def open_bound(case: Case, bound: Bound, cost: Range) -> str:
     """A best case that settles nothing."""
+    if not case.has_monthly_load:
+        return too_short_for_a_month(case)
     return (
         f"The best case ({bound.what}) would save up to ${bound.saving.high:,.0f} a month against "
         f"a pool of ${cost.low:,.0f} or more; the worst case saves nothing"
     )
 
 
-def money_reason(pool: PoolCase) -> str:
+def money_reason(case: Case, pool: PoolCase) -> str:
     """Value against cost of one option."""
+    if not case.has_monthly_load:
+        return too_short_for_a_month(case)
     return f"{pool.title} (modelled): saves {usd(pool.saving)}, costs {usd(pool.cost)}"
 
 
@@ -81,35 +108,88 @@ def window_text(case: Case) -> str:
     """How large the window is."""
     span = "without a clock" if case.span_s is None else f"over {format_seconds(case.span_s)}"
     return (
-        f"{case.requests:,} requests {span}; the verdict needs {MIN_REQUESTS.value:,.0f} requests "
-        f"and {format_seconds(MIN_SPAN.value)}"
+        f"{counted(case.requests, 'request')} {span}; the verdict needs "
+        f"{MIN_REQUESTS.value:,.0f} requests and {format_seconds(MIN_SPAN.value)}"
     )
 
 
-def growth_to_pay(case: Case, pool: PoolCase) -> float | None:
-    """Times the load at which value meets cost, one whole instance is freed, and prefill binds.
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Times the load of the trace, and the division that gives it."""
+
+    times: float
+    division: str
+
+    @property
+    def is_another_fleet(self) -> bool:
+        """Beyond the growth that a verdict looks at."""
+        return self.times > GROWTH_LIMIT.value
+
+    def __str__(self) -> str:
+        """`4.1 times the load of this trace`."""
+        return f"{self.times:,.1f} times the load of this trace"
+
+
+def growth_to_pay(case: Case, pool: PoolCase) -> Growth | None:
+    """The load at which value meets cost, one whole instance is freed, and prefill binds.
 
     Assumes: freed prefill grows with the load; reuse and the size of the pool stay.
     """
     instances, usd_saved = pool.instances_saved.value, pool.unrounded_saving_usd
-    if instances <= 0 or usd_saved <= 0 or not case.prefill_utilisation:
+    busy, cost = case.prefill_utilisation, pool.cost.value
+    if instances <= 0 or usd_saved <= 0 or not busy:
         return None
-    return max(
-        pool.cost.value / usd_saved,
-        1.0 / instances,
-        PREFILL_BINDS.value / case.prefill_utilisation,
-        1.0,
+    needed = PREFILL_BINDS.value
+    ways = (
+        Growth(cost / usd_saved, f"${cost:,.0f} of cost / ${usd_saved:,.0f} of freed prefill"),
+        Growth(1.0 / instances, f"1 instance / {instances:.2f} instances freed"),
+        Growth(
+            needed / busy,
+            f"prefill busy {percent(needed)} of the time, where it limits the fleet, / "
+            f"{percent(busy)} now",
+        ),
+        Growth(1.0, "this load"),
     )
+    return max(ways, key=lambda growth: growth.times)
 
 
-def growth_condition(growth: float | None) -> tuple[str, ...]:
-    """The load that would change the answer; nothing where no load would."""
+def growth_condition(case: Case, pool: PoolCase) -> tuple[str, ...]:
+    """The load at which this pool would pay; nothing where no load would do."""
+    growth = growth_to_pay(case, pool)
     if growth is None:
         return ()
     return (
-        f"What would change this: {growth:,.1f} times the load of this trace, at the same reuse "
-        f"and pool size{'' if growth <= GROWTH_LIMIT.value else ' (that is another fleet)'}",
+        f"with {pool.title}: {growth}, at the same reuse and pool size: {growth.division} "
+        f"(modelled, a month at middle prices){_another_fleet(growth)}",
     )
+
+
+def best_case_growth(case: Case, bound: Bound, cost: Range) -> tuple[str, ...]:
+    """The load at which even the best case would pay, and at which the best replayed pool would."""
+    own = () if case.best_pool is None else growth_condition(case, case.best_pool)
+    if bound.saving.value <= 0 or bound.saving.high <= 0:
+        return own
+    middle = Growth(
+        cost.value / bound.saving.value,
+        f"${cost.value:,.0f} of cost / ${bound.saving.value:,.0f} saved",
+    )
+    return (
+        f"in the best case ({bound.what}): {middle} at middle prices, {middle.division} a month"
+        f"{_another_fleet(middle)}; {cost.low / bound.saving.high:,.1f} times at the prices that "
+        f"favour a pool most, ${cost.low:,.0f} / ${bound.saving.high:,.0f}. A pool that is built "
+        "needs more",
+        *own,
+    )
+
+
+def _another_fleet(growth: Growth) -> str:
+    return " (that is another fleet)" if growth.is_another_fleet else ""
+
+
+def whole_gpus(case: Case) -> str:
+    """What freed prefill has to remove before it saves money."""
+    gpus = case.gpus_per_instance
+    return "a whole GPU" if gpus == 1 else f"a whole instance of {gpus} GPUs"
 
 
 def less_than_an_instance(case: Case, pool: PoolCase) -> str:
@@ -126,7 +206,7 @@ def less_than_an_instance(case: Case, pool: PoolCase) -> str:
 
 def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
     """Break-even GPU price, load or reuse; any one of them is enough."""
-    if pool.saving.low > pool.cost.high:
+    if pool.saving.low > pool.cost.high or not case.has_monthly_load:
         return ()
     binding = _binding_conditions(case)
     if pool.unrounded_saving_usd <= 0:
@@ -203,6 +283,8 @@ def standing_conditions(case: Case) -> tuple[str, ...]:
 
 def lead(case: Case, pool: PoolCase) -> str:
     """The condition that the headline names."""
+    if not case.has_monthly_load:
+        return f"a longer log shows the same: {window_text(case)}"
     if pool.saving.low <= pool.cost.high:
         if not case.prefill_binds:
             return "prefill limits the fleet; now freed prefill need not give a GPU back"

@@ -79,21 +79,43 @@ clocks as (   -- one row per source and clock of the requests
     select distinct source_id, clock
     from timed
 ),
-engine_ratios as (   -- one row per slice with comparable samples of the engine's own hit ratio
+observations as (   -- one row per comparable observation of the engine's own hit ratios
     select
-        slices.slice_start_ns,
-        fsum(samples.value order by samples.sample_key)
-            / nullif(count(samples.value), 0) as prefix_hit_ratio
-    from samples, slices
-    where samples.metric = 'prefix_hit_ratio'
-        and samples.observed_at_ns >= slices.slice_start_ns
-        and samples.observed_at_ns < slices.slice_start_ns + slices.slice_ns
+        samples.sample_key,
+        samples.observed_at_ns,
+        max(samples.value) filter (samples.metric = 'prefix_hit_ratio') as prefix_hit_ratio,
+        max(samples.value) filter (samples.metric = 'external_prefix_hit_ratio') as external_hit_ratio
+    from samples
+    where samples.metric in ('prefix_hit_ratio', 'external_prefix_hit_ratio')
         and exists (
             select 1
             from clocks
             where clocks.clock = samples.clock
                 and (clocks.source_id = samples.source_id or clocks.clock in ('utc', 'naive'))
         )
+    group by samples.sample_key, samples.observed_at_ns
+),
+combined as (   -- one row per such observation, with the ratio over HBM and what is below it
+    select
+        sample_key,
+        observed_at_ns,
+        prefix_hit_ratio,
+        external_hit_ratio,
+        prefix_hit_ratio + (1 - prefix_hit_ratio) * external_hit_ratio as combined_hit_ratio
+    from observations
+),
+engine_ratios as (   -- one row per slice with such observations
+    select
+        slices.slice_start_ns,
+        fsum(combined.prefix_hit_ratio order by combined.sample_key)
+            / nullif(count(combined.prefix_hit_ratio), 0) as prefix_hit_ratio,
+        fsum(combined.external_hit_ratio order by combined.sample_key)
+            / nullif(count(combined.external_hit_ratio), 0) as external_hit_ratio,
+        fsum(combined.combined_hit_ratio order by combined.sample_key)
+            / nullif(count(combined.combined_hit_ratio), 0) as combined_hit_ratio
+    from combined, slices
+    where combined.observed_at_ns >= slices.slice_start_ns
+        and combined.observed_at_ns < slices.slice_start_ns + slices.slice_ns
     group by slices.slice_start_ns
 )
 select
@@ -105,6 +127,8 @@ select
     per_slice.cached_ratio_tokens,                         -- ratio: cached / prompt tokens of requests that know both
     per_slice.reusable_ratio_tokens,                       -- ratio: reusable in an unlimited cache / prompt tokens
     engine_ratios.prefix_hit_ratio as engine_prefix_hit_ratio,   -- ratio: mean of the engine's own samples in the slice, its unit and window as it prints them
+    engine_ratios.external_hit_ratio as engine_external_hit_ratio,   -- ratio: the same of the tiers below HBM, of what HBM missed; null where the engine prints none
+    engine_ratios.combined_hit_ratio as engine_combined_hit_ratio,   -- ratio: L + (1 - L) * E over observations with both, L of HBM, E below it; valid while both windows cover the same requests
     per_slice.mean_prompt_tokens                           -- tokens: mean prompt
 from slices
 left join per_slice on per_slice.slice_start_ns = slices.slice_start_ns

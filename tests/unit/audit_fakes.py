@@ -17,6 +17,7 @@ import polars as pl
 
 from kvtrace.audit.inputs import AuditInput, SettingValue
 from kvtrace.cost.deployment import Deployment, build_deployment
+from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet, default_fleet
 from kvtrace.query.catalog import QueryResult
 from kvtrace.replay.result import LinkUse, ReplayResult, Timeline
@@ -159,10 +160,19 @@ def make_deployment() -> Deployment:
 @cache
 def make_fleet() -> Fleet:
     fleet = default_fleet(make_deployment(), 8)
+
+    def stated(constant: Constant, value: float) -> Constant:
+        return constant.given(value, source="fleet.toml")
+
     return replace(
         fleet,
-        gpu_usd_per_hour=fleet.gpu_usd_per_hour.given(3.0, source="fleet.toml"),
-        pool_nodes=fleet.pool_nodes.given(fleet.pool_nodes.value, source="fleet.toml"),
+        gpu_usd_per_hour=stated(fleet.gpu_usd_per_hour, 3.0),
+        pool_nodes=stated(fleet.pool_nodes, fleet.pool_nodes.value),
+        pool_dram_bytes=stated(fleet.pool_dram_bytes, fleet.pool_dram_bytes.value),
+        pool_nics_per_node=stated(fleet.pool_nics_per_node, fleet.pool_nics_per_node.value),
+        dram_idle_bytes_per_instance=stated(
+            fleet.dram_idle_bytes_per_instance, fleet.dram_idle_bytes_per_instance.value
+        ),
     )
 
 
@@ -179,7 +189,6 @@ def make_manifest(
         evidence_grade=grade,
         compression="none",
         byte_size=10,
-        modified_at_ns=0,
         content_digest="ab" * 16,
         rows_in=requests + 3,
         kept=requests + 1,

@@ -9,11 +9,14 @@ import pytest
 
 from kvtrace.audit.build import build_audit
 from kvtrace.audit.inputs import AuditInput, SettingValue
+from kvtrace.audit.ranges import difference
 from kvtrace.audit.record import AuditRecord, Option, Outcome
+from kvtrace.cost.fleet import default_fleet
 from kvtrace.errors import ModelError
 from kvtrace.replay.result import ReplayResult
 from tests.unit.audit_fakes import (
     CONFIRMED,
+    make_deployment,
     make_fleet,
     make_input,
     make_manifest,
@@ -271,6 +274,99 @@ def test_assumptions_carry_source_and_interval_or_reason() -> None:
         assert assumption.source
         has_interval = assumption.low is not None or assumption.high is not None
         assert has_interval or assumption.interval_reason
+
+
+def test_every_assumption_says_who_stands_behind_it() -> None:
+    settings = (
+        SettingValue("hardware", "H100-SXM5", "default", False),
+        SettingValue("llm", "Meta-Llama-3.1-70B", "logs", True),
+        SettingValue("tp", 8, "flag", True),
+    )
+    deployment = replace(make_deployment(), measured_kv_tokens=500_000)
+    inputs = make_input(
+        settings=settings, deployment=deployment, fleet=default_fleet(deployment, 8)
+    )
+    assumptions = {one.id: one for one in build_audit(inputs).assumptions}
+    states = {ident: one.origin_state for ident, one in assumptions.items()}
+    assert states["hardware"] == "estimated"
+    assert states["llm"] == "logs"
+    assert states["tp"] == "stated"
+    assert states["instance.hbm_cache_bytes"] == "logs"
+    assert states["fleet.pool_nodes"] == "estimated"
+    assert states["gpus.H100-SXM5.bf16_flops"] == "public"
+    assert states["efficiency.hbm_read"] == "fitted"
+    for one in assumptions.values():
+        assert one.is_confirmed == (one.origin_state != "estimated"), one.id
+        assert (one.kind == "assumed") == (one.origin_state == "estimated"), one.id
+    estimates = {ident for ident, one in assumptions.items() if not one.is_confirmed}
+    assert {
+        "fleet.pool_nodes",
+        "fleet.pool_dram_bytes",
+        "fleet.pool_nics_per_node",
+        "audit.operations_usd_per_month",
+        "fleet_busy_share",
+        "moves.dram_idle_share",
+    } <= estimates
+
+
+def test_estimates_come_first_and_pool_and_money_before_the_rest() -> None:
+    settings = (SettingValue("hardware", "H100-SXM5", "default", False), *CONFIRMED[:1])
+    inputs = make_input(settings=settings, fleet=default_fleet(make_deployment(), 8))
+    assumptions = build_audit(inputs).assumptions
+    confirmed = [one.is_confirmed for one in assumptions]
+    assert confirmed == sorted(confirmed)
+    assert [one.id for one in assumptions[:3]] == [
+        "fleet.pool_nodes",
+        "fleet.pool_dram_bytes",
+        "fleet.pool_nics_per_node",
+    ]
+    ids = [one.id for one in assumptions]
+    assert ids.index("audit.operations_usd_per_month") < ids.index("hardware")
+    assert ids.index("hardware") < ids.index("moves.dram_lookup_s")
+
+
+def test_a_stated_pool_is_confirmed_and_no_longer_pool_size() -> None:
+    fleet = default_fleet(make_deployment(), 8)
+    inputs = make_input(fleet=make_fleet())
+    assert inputs.unconfirmed == ()
+    assert make_input(fleet=fleet).unconfirmed == ("pool size", "idle DRAM")
+    nodes = replace(fleet, pool_nodes=fleet.pool_nodes.given(2, source="fleet.toml"))
+    assert "pool size" in make_input(fleet=nodes).unconfirmed  # its DRAM is still an estimate
+
+
+def test_a_window_of_seconds_gives_no_money_a_month() -> None:
+    short = weak("L", span_s=29.0)
+    best = next(
+        number
+        for number in build_audit(short).verdict.carrying_numbers
+        if number.id == "best_case_usd_per_month"
+    )
+    assert (best.value, best.low, best.high) == (None, None, None)
+    assert "a window of 29.0 s" in best.interval_reason
+    record = build_audit(
+        make_input(trace=make_trace(span_s=600.0), replays=standard_replays(span_s=600.0))
+    )
+    money = record.verdict.carrying_numbers[2]
+    assert (money.value, money.low, money.high) == (None, None, None)
+    assert "does not stand for a month" in money.interval_reason
+    assert {entry.saving for entry in record.options} == {None}
+    assert {entry.usd_saved_per_month for entry in record.options} == {None}
+
+
+def test_recomputing_saves_exactly_nothing() -> None:
+    # Sums of 0.1 in another order differ by rounding; that is no saving.
+    assert difference(0.1 + 0.2, 0.3) == 0.0
+    assert difference(3.0, 2.5) == 0.5
+    replays = (make_result("recompute", hits={"hbm": 0}), *standard_replays())
+    assert option(build_audit(make_input(replays=replays)), "recompute").gpu_seconds_saved == 0.0
+
+
+def test_latency_is_said_beside_the_verdict_on_money() -> None:
+    # prefill 0.04 s a token: HBM 8 000, idle DRAM 7 200 + 1 s of load, pool 3 600 + 10 s of move.
+    (sentence,) = [r for r in build_audit(make_input()).verdict.reasons if "TTFT p99" in r]
+    assert sentence.startswith(
+        "TTFT p99 (modelled): 320.0 s with HBM only, 289.0 s with Idle DRAM, 154.0 s with Pool"
+    )
 
 
 def test_span_is_at_least_what_the_slices_cover_when_no_trace_says_it() -> None:

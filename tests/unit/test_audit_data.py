@@ -14,20 +14,25 @@ from kvtrace.audit.inputs import SettingValue
 from kvtrace.audit.modelled_tables import build_modelled_tables
 from kvtrace.audit.record import Data, Validity
 from kvtrace.audit.tables import MAX_ROWS, build_tables
+from kvtrace.audit.window import deployment_validity
+from kvtrace.cost.deployment import build_deployment
+from kvtrace.cost.fleet import default_fleet
 from kvtrace.query.catalog import QueryResult
 from kvtrace.schema.manifest import CacheDomain, Manifest, SourceEntry
 from tests.unit.audit_fakes import (
     make_deployment,
     make_input,
     make_manifest,
+    make_result,
     make_trace,
     query,
+    reuse_queries,
     standard_replays,
 )
 
 
 def data_of(manifest: Manifest, *, span_s: float | None = 90_000.0) -> Data:
-    return build_data(manifest, span_s=span_s, settings=())
+    return build_data(manifest, span_s=span_s, unconfirmed=())
 
 
 def validity(data: Data, code: str) -> list[Validity]:
@@ -135,12 +140,18 @@ def test_clock_is_stated(clock: Any, severity: str) -> None:
     assert validity(data_of(manifest), "clock")[0].severity == severity
 
 
-def test_unconfirmed_defaults_are_listed() -> None:
-    settings = (SettingValue("llm", "x", "default", False), SettingValue("tp", 8, "flag", True))
-    data = build_data(make_manifest(), span_s=1.0, settings=settings)
-    (entry,) = validity(data, "assumptions_unconfirmed")
-    assert "llm" in entry.message
-    assert "tp" not in entry.message
+def test_unconfirmed_is_what_the_verdict_calls_so() -> None:
+    settings = (
+        SettingValue("llm", "x", "default", False),
+        SettingValue("tp", 8, "flag", True),
+        SettingValue("lang", "en", "default", False),
+    )
+    inputs = make_input(settings=settings, fleet=default_fleet(make_deployment(), 8))
+    record = build_audit(inputs)
+    (entry,) = validity(record.data, "assumptions_unconfirmed")
+    assert entry.message == "Estimates that nobody confirmed: llm, pool size, idle DRAM"
+    assert record.verdict.confidence_reasons[0].endswith("llm, pool size, idle DRAM")
+    assert validity(build_audit(make_input()).data, "assumptions_unconfirmed") == []
 
 
 def test_a_replay_of_a_part_says_so() -> None:
@@ -150,8 +161,106 @@ def test_a_replay_of_a_part_says_so() -> None:
         span_s=90_000.0,
     )
     (entry,) = validity(build_audit(part).data, "replayed_part")
-    assert entry.message.startswith("The options were replayed on 1,500 of 2,000 requests")
-    assert validity(build_audit(make_input()).data, "replayed_part") == []
+    assert entry.message.startswith("Replayed on 1,500 of 2,000 requests: those of the largest")
+    assert "--depth full" not in entry.message
+    whole = build_audit(make_input())
+    assert validity(whole.data, "replayed_part") == []
+    assert whole.replay_window is not None
+    assert whole.replay_window.is_whole_trace
+    assert not whole.replay_window.is_peak_hour
+
+
+def test_a_replayed_peak_hour_has_its_own_ceiling() -> None:
+    hits = {"hbm": 2000, "pool": 4400}
+    part = make_input(
+        trace=make_trace(requests=100, span_s=3_600.0),
+        replays=(make_result("pool_dram_tcp", hits=hits, requests=100, pull_s=300.0),),
+        span_s=90_000.0,
+    )
+    record = build_audit(part)
+    window = record.replay_window
+    assert window is not None
+    # 99 of 100 requests can reuse 7 000 of 10 000 tokens: 69.3 %; 1 999 of 2 000: 69.965 %.
+    assert (window.requests, window.of_requests, window.span_s) == (100, 2000, 3_600.0)
+    assert (window.reusable_tokens, window.prompt_tokens) == (99 * 7_000, 1_000_000)
+    assert window.reusable_ratio_tokens == pytest.approx(0.693)
+    assert window.is_peak_hour
+    (entry,) = validity(record.data, "replayed_part")
+    assert entry.message.startswith("Replayed on the peak hour: 100 of 2,000 requests")
+    assert "--depth full" in entry.message
+    assert "69.3 % of this window's prompt tokens, 70.0 % of the whole trace's" in entry.message
+    slow = next(finding for finding in record.findings if finding.id == "net_negative_hits")
+    assert "Replayed on the peak hour: 100 of 2,000 requests" in slow.message
+
+
+@pytest.mark.parametrize(
+    ("tp", "code"),
+    [(8, None), (1, None), (16, None), (3, "tp_does_not_divide"), (12, "tp_does_not_divide")],
+)
+def test_tensor_parallelism_that_heads_do_not_allow_is_a_warning(tp: int, code: str | None) -> None:
+    # The LLM has 8 KV heads.
+    deployment = replace(make_deployment(), tp=tp)
+    codes = [entry.code for entry in deployment_validity(deployment)]
+    assert codes == ([] if code is None else [code])
+
+
+def test_tensor_parallelism_beside_powers_of_two_is_unusual() -> None:
+    # One latent is copied to any number of ranks; six of them are still odd.
+    deployment = build_deployment("DeepSeek-V3", "H200-SXM", tp=6)
+    (entry,) = deployment_validity(deployment)
+    assert entry.code == "tp_unusual"
+
+
+MEASURED = query(
+    [
+        {
+            "ttft_known_requests": 2000,
+            "ttft_p50_ms": 500.0,
+            "ttft_p90_ms": 900.0,
+            "queue_p50_ms": 100.0,
+        }
+    ]
+)
+
+
+def test_replays_stand_beside_what_was_measured() -> None:
+    slices = query(
+        [
+            {"requests": 3, "engine_combined_hit_ratio": 0.5},
+            {"requests": 1, "engine_combined_hit_ratio": 0.9},
+        ]
+    )
+    queries = reuse_queries() | {
+        "latency/summary": MEASURED,
+        "latency/hit_and_ttft_over_time": slices,
+    }
+    record = build_audit(make_input(queries=queries))
+    first, second, *_ = record.tables["replay/against_measured"].rows
+    # (3 x 0.5 + 1 x 0.9) / 4 = 0.6
+    assert first[:6] == ["measured", 2000, 0.5, 0.9, 0.1, pytest.approx(0.6)]
+    assert second[:2] == ["hbm_only", 2000]
+    (entry,) = validity(record.data, "replay_against_measured")
+    assert entry.severity == "info"
+    assert "Measured TTFT p50 500 ms" in entry.message
+    bare = make_input(queries=queries, fleet=default_fleet(make_deployment(), 8))
+    (entry,) = validity(build_audit(bare).data, "replay_against_measured")
+    assert entry.severity == "warning"
+    assert "deployed configuration is unknown" in entry.message
+    assert "replay/against_measured" not in build_audit(make_input()).tables
+
+
+def test_why_no_hits_of_requests_are_known() -> None:
+    samples = query(
+        [
+            {"metric": "prefix_hit_ratio", "value": 0.4},
+            {"metric": "external_prefix_hit_ratio", "value": 0.7},
+        ]
+    )
+    with_samples = build_audit(make_input(queries=reuse_queries() | {"samples/over_time": samples}))
+    reason = with_samples.reuse.observed_unknown_reason
+    assert reason is not None
+    assert "HBM hit ratio and hit ratio below HBM" in reason
+    assert "no source counts" in (build_audit(make_input()).reuse.observed_unknown_reason or "")
 
 
 def test_no_replay_and_oversized_requests_are_warnings() -> None:
@@ -159,7 +268,7 @@ def test_no_replay_and_oversized_requests_are_warnings() -> None:
     assert validity(bare.data, "not_replayed")[0].severity == "warning"
     results = tuple(replace(result, oversized_requests=3) for result in standard_replays())
     large = build_audit(make_input(replays=results))
-    assert validity(large.data, "oversized_requests")[0].message.startswith("3 requests")
+    assert validity(large.data, "oversized_requests")[0].message.startswith("3 requests need")
 
 
 def test_long_results_are_cut_and_say_how_long_they_were() -> None:
@@ -201,8 +310,6 @@ def test_modelled_tables_are_marked_and_square() -> None:
 
 
 def test_regret_is_listed_by_rank_and_never_by_key() -> None:
-    from tests.unit.audit_fakes import make_result
-
     slow = make_result("dram_idle", hits={"hbm": 2000, "host_dram": 800}, load_s=50.0)
     table = build_modelled_tables(make_trace(), (slow,), make_deployment())["replay/top_regret"]
     assert len(table.rows) == 20
@@ -214,8 +321,6 @@ def test_curve_bytes_and_kv_come_from_their_queries() -> None:
     kv = query(
         [{"requests": 2000, "kv_bytes_requested": 4e12, "kv_bytes_p50": 2e9, "kv_bytes_p99": None}]
     )
-    from tests.unit.audit_fakes import reuse_queries
-
     record = build_audit(make_input(queries=reuse_queries() | {"kv/summary": kv}))
     assert record.kv.bytes_per_token == 327_680
     assert record.kv.bytes_requested == 4e12

@@ -9,8 +9,10 @@ import pytest
 
 from kvtrace.audit.build import build_audit
 from kvtrace.audit.findings import CHECKS
+from kvtrace.audit.inputs import SettingValue
 from kvtrace.audit.record import AuditRecord, Finding
 from tests.unit.audit_fakes import (
+    make_deployment,
     make_input,
     make_manifest,
     make_result,
@@ -64,6 +66,7 @@ def test_registry_is_complete_and_consistent() -> None:
         assert check.question.endswith("?")
         assert check.action
         assert check.production_check
+        assert check.action_kind in {"move_less", "faster", "nearer", "measure"}
         assert check.threshold.source.startswith(("policy: ", "exact: "))
 
 
@@ -82,6 +85,8 @@ def test_queue_not_length_is_said_with_the_measured_numbers() -> None:
     assert "220" in finding.message
     assert "measured" in finding.message
     assert evidence(finding, "queue_share_of_ttft") == 0.98
+    units = {entry.id: entry.unit for entry in finding.evidence}
+    assert units["ttft_queue_correlation"] == ""
     assert finding.table == "latency/summary"
 
 
@@ -146,7 +151,9 @@ def test_what_neither_queue_nor_length_explains_is_left_to_the_moves() -> None:
 
 
 def test_hits_below_hbm_are_added_to_those_in_hbm_and_their_bytes_are_named() -> None:
-    slices = [
+    early: dict[str, Any] = {"engine_external_hit_ratio": 0.05, "engine_combined_hit_ratio": 0.43}
+    late: dict[str, Any] = {"engine_external_hit_ratio": 0.75, "engine_combined_hit_ratio": 0.85}
+    slices: list[dict[str, Any]] = [
         {
             "slice_start_ns": index * 100,
             "requests": 200,
@@ -156,21 +163,12 @@ def test_hits_below_hbm_are_added_to_those_in_hbm_and_their_bytes_are_named() ->
             "engine_prefix_hit_ratio": 0.4,
             "mean_prompt_tokens": 1000.0,
         }
+        | (early if index < 3 else late)
         for index in range(6)
     ]
-    samples = [
-        {"observed_at_ns": at, "engine": None, "metric": metric, "value": value}
-        for at, local, external in ((0, 0.4, 0.0), (90, 0.4, 0.1), (450, 0.4, 0.75))
-        for metric, value in (
-            ("prefix_hit_ratio", local),
-            ("external_prefix_hit_ratio", external),
-        )
-    ]
-    record = with_queries(
-        latency__hit_and_ttft_over_time=query(slices), samples__over_time=query(samples)
-    )
+    record = with_queries(latency__hit_and_ttft_over_time=query(slices))
     finding = found(record, "high_hit_ratio_slow_ttft")
-    # first: mean of 0.40 and 0.4 + 0.6 x 0.1 = 0.46; last: 0.4 + 0.6 x 0.75 = 0.85
+    # HBM alone stays at 0.40; with what is below it 0.43 becomes 0.4 + 0.6 x 0.75 = 0.85.
     assert evidence(finding, "hit_ratio_first_third") == pytest.approx(0.43)
     assert evidence(finding, "hit_ratio_last_third") == pytest.approx(0.85)
     assert finding is not None
@@ -178,6 +176,91 @@ def test_hits_below_hbm_are_added_to_those_in_hbm_and_their_bytes_are_named() ->
     assert "about 450 tokens a request are moved" in finding.message
     assert "147.5 MB" in finding.message
     assert finding.confidence == "high"
+
+
+def prefill_audit(p50_ms: float, *, external: float | None = None, **changes: Any) -> AuditRecord:
+    """30 requests of 10 000 tokens with much reuse; recomputing one takes `full_s`."""
+    rows = [
+        {
+            "prompt_bucket": 8192,
+            "reuse_class": "high",
+            "requests": 30,
+            "mean_prompt_tokens": 10_000.0,
+            "mean_reusable_tokens": 8_000.0,
+            "prefill_p50_ms": p50_ms,
+            "prefill_p90_ms": None,
+        }
+        | changes
+    ]
+    slices = [
+        {
+            "slice_start_ns": 0,
+            "requests": 30,
+            "engine_prefix_hit_ratio": 0.4,
+            "engine_external_hit_ratio": external,
+        }
+    ]
+    settings = (SettingValue("llm", "Meta-Llama-3.1-70B", "logs", True),)
+    queries = {
+        "latency/prefill_by_reuse": query(rows),
+        "latency/hit_and_ttft_over_time": query(slices),
+    }
+    return build_audit(make_input(queries=reuse_queries() | queries, settings=settings))
+
+
+FULL_MS = 1000 * make_deployment().prefill.prefill_s(10_000.0, 0.0)
+MISSED_MS = 1000 * make_deployment().prefill.prefill_s(6_000.0, 4_000.0)
+
+
+def test_hits_as_slow_as_recomputing_the_whole_prompt_are_found() -> None:
+    record = prefill_audit(FULL_MS + 1)
+    finding = found(record, "hits_not_faster_measured")
+    assert finding is not None
+    assert "recomputing the whole prompt: 30 requests of 8,192 to 16,384 tokens" in finding.message
+    assert finding.table == "replay/measured_prefill"
+    assert evidence(finding, "measured_over_recompute:8192") == pytest.approx(1 + 1 / FULL_MS)
+    (row,) = record.tables["replay/measured_prefill"].rows
+    assert row[:3] == [8192, "high", 30]
+
+
+def test_hits_as_slow_as_recomputing_what_hbm_missed_are_found_with_less_confidence() -> None:
+    assert MISSED_MS < FULL_MS
+    finding = found(prefill_audit(MISSED_MS + 1, external=0.7), "hits_not_faster_measured")
+    assert finding is not None
+    assert finding.confidence == "low"
+    assert "what HBM misses (60.0 % of a prompt" in finding.message
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        prefill_audit(FULL_MS - 1),
+        prefill_audit(MISSED_MS - 1, external=0.7),
+        prefill_audit(MISSED_MS + 1, external=0.0),
+        prefill_audit(FULL_MS + 1, requests=19),
+        prefill_audit(FULL_MS + 1, reuse_class="low"),
+    ],
+    ids=["faster", "faster than HBM's misses", "nothing below HBM", "few", "little reuse"],
+)
+def test_hits_that_are_faster_or_too_few_to_tell_are_not_a_finding(record: AuditRecord) -> None:
+    assert found(record, "hits_not_faster_measured") is None
+
+
+def test_prefill_is_not_compared_with_a_model_of_another_service() -> None:
+    settings = (SettingValue("hardware", "H100-SXM5", "default", False),)
+    rows = [
+        {
+            "prompt_bucket": 8192,
+            "reuse_class": "high",
+            "requests": 30,
+            "mean_prompt_tokens": 10_000.0,
+            "prefill_p50_ms": 2 * FULL_MS,
+        }
+    ]
+    queries = reuse_queries() | {"latency/prefill_by_reuse": query(rows)}
+    record = build_audit(make_input(queries=queries, settings=settings))
+    assert found(record, "hits_not_faster_measured") is None
+    assert "replay/measured_prefill" not in record.tables
 
 
 def test_without_a_logged_queue_no_cause_is_claimed() -> None:
@@ -305,8 +388,6 @@ def test_a_working_set_within_idle_dram() -> None:
 
 
 def test_modelled_findings_are_low_confidence_with_unconfirmed_defaults() -> None:
-    from kvtrace.audit.inputs import SettingValue
-
     record = build_audit(
         make_input(
             replays=(*standard_replays()[:3], pool(pull_s=300.0)),

@@ -10,6 +10,7 @@ from kvtrace.audit.cases import Bound, Case, PoolCase
 from kvtrace.audit.ranges import Range
 from kvtrace.audit.record import NextMeasurement, Outcome, Verdict
 from kvtrace.audit.verdict import decide
+from kvtrace.audit.words import growth_to_pay
 
 MEASUREMENT = NextMeasurement(question="how much?", flag="--log", hours=2, settles="reuse")
 POOL = PoolCase(
@@ -108,7 +109,7 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
         "prefill saved but not one instance",
         replace(PAYS, pools=pool(instances_saved=Range(0.3, 0.5, 0.7)), prefill_utilisation=0.1),
         "does_not_pay",
-        "not one instance",
+        "would not remove a whole GPU",
     ),
     (
         "not one instance, but little growth makes it one",
@@ -120,7 +121,7 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
         "not one instance, little growth would do, but hits are slow",
         replace(PAYS, pools=(replace(SLOW[0], instances_saved=Range(0.5, 0.7, 0.98)),)),
         "does_not_pay",
-        "not one instance",
+        "would not remove a whole GPU",
     ),
     (
         "prefill does not bind the fleet",
@@ -233,8 +234,69 @@ def test_growth_that_would_change_the_answer_is_stated() -> None:
     small = pool(saving=Range(0, 0, 900), unrounded_saving_usd=500.0)
     verdict = decide(replace(PAYS, pools=small), [])
     assert verdict.outcome == "does_not_pay"
-    assert "30.0 times the load" in verdict.conditions[0]
-    assert "another fleet" in verdict.conditions[0]
+    assert verdict.conditions == [
+        "with Pool over RDMA: 30.0 times the load of this trace, at the same reuse and pool size: "
+        "$15,000 of cost / $500 of freed prefill (modelled, a month at middle prices) (that is "
+        "another fleet)"
+    ]
+
+
+def test_growth_names_what_takes_most_of_it() -> None:
+    # Money meets at 15 000 / 10 000 = 1.5, prefill binds at 0.5 / 0.4 = 1.25; a whole instance at
+    # 1 / 0.4 = 2.5 times the load.
+    few = pool(unrounded_saving_usd=10_000.0, instances_saved=Range(0.2, 0.4, 0.6))[0]
+    growth = growth_to_pay(replace(PAYS, prefill_utilisation=0.4), few)
+    assert growth is not None
+    assert (growth.times, growth.division) == (2.5, "1 instance / 0.40 instances freed")
+    idle = growth_to_pay(replace(PAYS, prefill_utilisation=0.1), few)
+    assert idle is not None
+    assert idle.times == pytest.approx(5.0)
+    assert "prefill busy 50.0 % of the time" in idle.division
+    assert growth_to_pay(PAYS, pool(unrounded_saving_usd=0.0)[0]) is None
+
+
+def test_growth_of_the_best_case_is_not_that_of_a_pool() -> None:
+    # Best case: 15 000 / 2 500 = 6.0 at middle prices, 10 000 / 4 000 = 2.5 at those that favour a
+    # pool. The pool itself: 15 000 / 1 000 = 15 times, at its own reuse.
+    bound = Bound(instances=Range(0.1, 0.15, 0.2), saving=Range(0, 2_500, 4_000), what="all free")
+    own = pool(unrounded_saving_usd=1_000.0)
+    verdict = decide(replace(PAYS, all_prefill=bound, pools=own), [])
+    best, pooled = verdict.conditions
+    assert best == (
+        "in the best case (all free): 6.0 times the load of this trace at middle prices, $15,000 "
+        "of cost / $2,500 saved a month (that is another fleet); 2.5 times at the prices that "
+        "favour a pool most, $10,000 / $4,000. A pool that is built needs more"
+    )
+    assert "same reuse" not in best
+    assert pooled.startswith("with Pool over RDMA: 15.0 times the load of this trace, at the same")
+    lengths = decide(replace(UNKNOWN, grade="L", all_prefill=bound), [])
+    assert len(lengths.conditions) == 1
+
+
+def test_a_short_window_gives_no_money_a_month() -> None:
+    short = replace(PAYS, span_s=29.0)
+    lengths = replace(UNKNOWN, grade="L", span_s=29.0)
+    for case in (
+        short,
+        lengths,
+        replace(lengths, all_prefill=CHEAP_BOUND),
+        replace(short, pools=pool(saving=Range(0, 0, 5_000))),
+    ):
+        verdict = decide(case, [])
+        text = " ".join([verdict.headline, *verdict.reasons, *verdict.conditions])
+        assert verdict.outcome in {"cannot_tell", "pays_only_if"}
+        assert "$" not in text
+        assert "No money a month is given: a window of 29.0 s" in text
+
+
+def test_the_sentence_on_latency_ends_the_reasons() -> None:
+    assert decide(replace(PAYS, latency="TTFT p99: …"), []).reasons[-1] == "TTFT p99: …"
+
+
+def test_an_instance_of_several_gpus_is_named_as_such() -> None:
+    few = replace(PAYS, pools=pool(instances_saved=Range(0.3, 0.5, 0.7)), prefill_utilisation=0.1)
+    verdict = decide(replace(few, gpus_per_instance=8), [])
+    assert "would not remove a whole instance of 8 GPUs" in verdict.headline
 
 
 def test_unknown_reuse_names_one_measurement() -> None:

@@ -1,0 +1,120 @@
+"""The window that the options were replayed on, and what replays and models can carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kvtrace.audit.bounds import reusable_tokens_per_request
+from kvtrace.audit.ranges import ratio
+from kvtrace.audit.record import Data, ReplayWindow, Reuse, Validity
+from kvtrace.audit.words import counted, percent
+from kvtrace.cost.deployment import Deployment
+from kvtrace.replay.result import ReplayResult
+from kvtrace.schema.arrays import RequestTrace
+from kvtrace.units import NS_PER_S
+
+FULL_DEPTH = "`--depth full` replays the whole trace"
+
+
+def build_replay_window(
+    trace: RequestTrace | None, results: Sequence[ReplayResult], data: Data, reuse: Reuse
+) -> ReplayWindow | None:
+    """What was replayed; null without replays."""
+    if trace is None or not results:
+        return None
+    served = data.requests_by_status.get("ok", data.requests)
+    span_s = arrival_span_s(trace)
+    prompt = int(trace.prompt_tokens.sum())
+    reusable = None
+    if reuse.reusable_tokens is not None:
+        reusable = int(reusable_tokens_per_request(trace).sum())
+    is_part = trace.requests < served
+    return ReplayWindow(
+        requests=trace.requests,
+        of_requests=served,
+        span_s=span_s,
+        is_whole_trace=not is_part,
+        is_peak_hour=is_part and (span_s or 0.0) < (data.span_s or 0.0),
+        prompt_tokens=prompt,
+        reusable_tokens=reusable,
+        reusable_ratio_tokens=ratio(reusable, prompt),
+    )
+
+
+def arrival_span_s(trace: RequestTrace) -> float | None:
+    """First to last arrival; null without a clock or with one request."""
+    if not trace.has_clock or trace.requests < 2:
+        return None
+    return float(trace.arrived_at_ns[-1] - trace.arrived_at_ns[0]) / NS_PER_S
+
+
+def replayed_on(window: ReplayWindow | None) -> str:
+    """`Replayed on the peak hour: 900 of 1,000 requests`; empty for the whole trace."""
+    if window is None or window.is_whole_trace:
+        return ""
+    requests = f"{window.requests:,} of {counted(window.of_requests, 'request')}"
+    if window.is_peak_hour:
+        return f"Replayed on the peak hour: {requests}; {FULL_DEPTH}"
+    return f"Replayed on {requests}: those of the largest cache domain with known lengths"
+
+
+def replay_validity(
+    window: ReplayWindow | None, results: Sequence[ReplayResult], reuse: Reuse
+) -> Iterator[Validity]:
+    """What the replays leave out."""
+    if window is None:
+        yield Validity(
+            code="not_replayed",
+            severity="warning",
+            message="No option was replayed: arrival times, lengths or blocks are missing",
+        )
+        return
+    if not window.is_whole_trace:
+        yield Validity(
+            code="replayed_part",
+            severity="info",
+            message=f"{replayed_on(window)}. Caches start empty there, so early hits are a lower "
+            f"bound{_ceilings(window, reuse)}",
+        )
+    oversized = max(result.oversized_requests for result in results)
+    if oversized:
+        verb = "needs" if oversized == 1 else "need"
+        yield Validity(
+            code="oversized_requests",
+            severity="warning",
+            message=f"{counted(oversized, 'request')} {verb} more KV than one instance has HBM; "
+            "the replay serves such a request alone",
+        )
+
+
+def _ceilings(window: ReplayWindow, reuse: Reuse) -> str:
+    """Both ceilings, so that nobody compares an option with the wrong one."""
+    if window.reusable_ratio_tokens is None or reuse.reusable_ratio_tokens is None:
+        return ""
+    return (
+        f". An unlimited cache would hit {percent(window.reusable_ratio_tokens)} of this window's "
+        f"prompt tokens, {percent(reuse.reusable_ratio_tokens)} of the whole trace's: compare an "
+        "option with the ceiling of its window"
+    )
+
+
+def deployment_validity(deployment: Deployment) -> Iterator[Validity]:
+    """Tensor parallelism that engines refuse, or that nobody runs."""
+    tp = deployment.tp
+    heads = [g.kv_shards for g in deployment.llm.groups if g.kv_shards > 1]
+    uneven = sorted({h for h in heads if max(h, tp) % min(h, tp)})
+    if uneven:
+        yield Validity(
+            code="tp_does_not_divide",
+            severity="warning",
+            message=f"TP {tp} does not divide the {', '.join(map(str, uneven))} KV heads of "
+            f"{deployment.llm.name} evenly: engines refuse it or copy heads; bytes and times here "
+            "assume an even split",
+        )
+    elif tp & (tp - 1):
+        yield Validity(
+            code="tp_unusual",
+            severity="warning",
+            message=f"TP {tp} is not a power of two: most engines and nodes are not run so; check "
+            "that it is what is deployed",
+        )
