@@ -40,13 +40,21 @@ class DecodeModel:
         """Seconds of one step of `batch` sequences that hold `context_tokens` of KV in all."""
         if batch <= 0:
             return 0.0
+        return self.weights_s(batch) + self.kv_s(batch, context_tokens)
+
+    def weights_s(self, batch: float) -> float:
+        """Seconds of one step without its KV: overhead, and weights or compute."""
         touched = 1.0 - math.pow(1.0 - self.active_share, batch)
         weights = self.head_s + self.weights_all_s * touched
+        return self.fixed_s + max(weights, self.compute_token_s * batch)
+
+    def kv_s(self, batch: float, context_tokens: float) -> float:
+        """Seconds to read the KV (and states) of `batch` sequences, `context_tokens` in all."""
         kv = self.state_s * batch
         for token_s, window in self.kv_terms:
             kept = context_tokens if window is None else min(context_tokens, window * batch)
             kv += token_s * kept
-        return self.fixed_s + max(weights, self.compute_token_s * batch) + kv
+        return kv
 
 
 def build_decode(

@@ -29,7 +29,8 @@ class PrefillModel:
         attention = sum c_g pairs_g(n, p) / (tp bf16 peak eff)
         KV read   = p bytes_per_token / (tp HBM rate)
         all-reduce = 2 layers n hidden 2 B / rate(tp)
-    Assumes: one request at a time, unchunked; see docs/model/cost.md for the range of validity.
+    Assumes: one request at a time, unchunked (`kvtrace.cost.step` prices what shares a step); see
+    docs/model/cost.md for the range of validity.
     """
 
     fixed_s: float
@@ -57,15 +58,40 @@ class PrefillModel:
             return self._prefill_array(new_tokens, np.asarray(cached_tokens, dtype=np.float64))
         if new_tokens <= 0:
             return 0.0
-        gemm = self.gemm_fixed_s + self.gemm_token_s * new_tokens
-        weights = min(self.weights_all_s, self.weights_token_s * new_tokens)
+        return self.tokens_s(new_tokens) + self.attention_s(new_tokens, float(cached_tokens))
+
+    def prefill_batch_s(self, new_tokens: float, attention_s: float) -> float:
+        """Seconds of prompts that share one step: `new_tokens` in all, `attention_s` summed.
+
+        Formula: as `prefill_s`, with GEMM efficiency by the tokens of the whole step and one fixed
+        overhead.
+        """
+        return self.tokens_s(new_tokens) + attention_s if new_tokens > 0 else 0.0
+
+    def tokens_s(self, tokens: float, *, is_start: bool = True, steps: float = 1.0) -> float:
+        """Seconds of `tokens` over `steps` steps without attention: host, traffic, GEMM or weights.
+
+        `is_start` False leaves out what a prefill pays once: the fixed overhead and the saturation.
+        """
+        fixed, ramp = (self.fixed_s, self.gemm_fixed_s) if is_start else (0.0, 0.0)
+        gemm = ramp + self.gemm_token_s * tokens
+        weights = min(self.weights_all_s * steps, self.weights_token_s * tokens)
+        return fixed + self.token_s * tokens + max(gemm, weights)
+
+    def attention_s(self, new_tokens: float, cached_tokens: float) -> float:
+        """Seconds of one request's attention: its pairs, or reading the KV of what is cached."""
         attention = 0.0
         for pair_s, window in self.pair_terms:
-            attention += pair_s * attended_pairs(new_tokens, float(cached_tokens), window)
-        kv_read = self.kv_read_token_s * float(cached_tokens)
-        return (
-            self.fixed_s + self.token_s * new_tokens + max(gemm, weights) + max(attention, kv_read)
-        )
+            attention += pair_s * attended_pairs(new_tokens, cached_tokens, window)
+        return max(attention, self.kv_read_token_s * cached_tokens) if new_tokens > 0 else 0.0
+
+    @property
+    def balance_tokens(self) -> float:
+        """Tokens whose GEMMs take as long as reading the weights that one token uses.
+
+        Below it a step is bound by memory, as a decode step is.
+        """
+        return self.weights_token_s / self.gemm_token_s
 
     def _prefill_array(self, new: Floats, cached: Floats) -> Floats:
         gemm = self.gemm_fixed_s + self.gemm_token_s * new
