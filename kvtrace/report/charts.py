@@ -142,7 +142,7 @@ def dots(series: Sequence[Series], *, x: Axis) -> str:
 def side_by_side(panels: Sequence[Panel]) -> str:
     """Horizontal bars in panels that share their rows."""
     rows = _categories([one for panel in panels for one in panel.series])
-    grid = {"rows": 1, "columns": len(panels), "pattern": "coupled", "xgap": 0.08}
+    grid = {"rows": 1, "columns": len(panels), "pattern": "coupled", "xgap": 0.18}
     layout = _layout(_rows_height(rows)) | {
         "barmode": "stack",
         "bargap": 0.34,
@@ -310,13 +310,14 @@ def _axis(axis: Axis, values: Sequence[float | str | None]) -> dict[str, Any]:
 
 
 def _ticks(axis: Axis, low: float, high: float) -> dict[str, Any]:
-    """Ticks that a person reads, all in the unit of the largest."""
+    """Ticks that a person reads, all in one unit: of the largest, or of the middle decade."""
     if axis.kind == "ratio":
         return {"tickformat": ".0%"}
     if axis.kind == "count" and not axis.log:
         return {"tickformat": "~s"} if high >= 6 else {"dtick": 1}
     unit = _UNIT.get(axis.kind, "")
-    scale = pick_scale(unit, [high], name=axis.kind) or Scale(_SMALLEST.get(axis.kind, ""), 1.0)
+    typical = math.sqrt(low * high) if axis.log and low > 0 else high
+    scale = pick_scale(unit, [typical], name=axis.kind) or Scale(_SMALLEST.get(axis.kind, ""), 1.0)
     ticks = _log_ticks(low, high, scale.size) if axis.log else _linear_ticks(high, scale.size)
     labels = [format_tick(tick, scale).strip() for tick in ticks]
     return {"tickmode": "array", "tickvals": ticks, "ticktext": labels} if ticks else {}

@@ -194,7 +194,7 @@ def _window(record: AuditRecord) -> list[_Text]:
         return []
     what = "peak hour: " if window.is_peak_hour else ""
     ceiling = format_value(window.reusable_ratio_tokens, "ratio")
-    most = "" if ceiling is None else f"; ceiling {ceiling} of tokens"
+    most = "" if ceiling is None else f"; hit ceiling {ceiling}"
     part = f"{window.requests:,} of {window.of_requests:,} requests"
     text = f"{what}{part}; `--depth full` replays all{most}"
     return [_Text("replayed", text, grow=(6,))]

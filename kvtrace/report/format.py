@@ -108,7 +108,7 @@ def format_usd(value: float) -> str:
         return f"{sign}${magnitude:,.0f}"
     if magnitude == 0:
         return "$0"
-    if magnitude >= 1:
+    if magnitude >= 0.1:
         return f"{sign}${magnitude:,.2f}"
     return f"{sign}${magnitude:.3g}"
 
@@ -211,7 +211,8 @@ def _digits(value: float) -> str:
 
 def format_tick(value: float, scale: Scale) -> str:
     """A round value on an axis: `10 s`."""
-    return _spaced(f"{value / scale.size:,.6g} {scale.unit}")
+    shown = f"{value / scale.size:,.12f}".rstrip("0").rstrip(".")
+    return _spaced(f"{shown} {scale.unit}")
 
 
 def is_traffic(name: str) -> bool:

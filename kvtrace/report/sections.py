@@ -230,7 +230,7 @@ def _other_tables(record: AuditRecord, shown: set[str]) -> dict[str, list[TableV
         table = record.tables[id]
         topic = id if id in _TOPIC_SECTION else id.partition("/")[0]
         view = table_view(table, origin="computed" if topic in ("reuse", "kv") else None)
-        if view.anchor in shown or (not table.rows and id not in cited) or _says_nothing(table):
+        if view.anchor in shown or (id not in cited and _says_nothing(table)):
             continue
         section = _TOPIC_SECTION.get(topic, "options" if table.is_modelled else "reproduce")
         sections.setdefault(section, []).append(view)
@@ -238,11 +238,15 @@ def _other_tables(record: AuditRecord, shown: set[str]) -> dict[str, list[TableV
 
 
 def _says_nothing(table: Table) -> bool:
-    """Whether a table of latencies knows none; one sentence of its section says so."""
-    if table.id.partition("/")[0] != "latency":
-        return False
-    times = [i for i, unit in enumerate(table.units) if unit in ("ms", "s")]
-    return all(row[i] is None for row in table.rows for i in times)
+    """Whether a table is empty or knows nothing of its topic, as one sentence there says."""
+    units = _KNOWN_BY.get(table.id.partition("/")[0], ())
+    columns = [i for i, unit in enumerate(table.units) if unit in units]
+    if not columns:
+        return not table.rows
+    return all(row[i] is None for row in table.rows for i in columns)
+
+
+_KNOWN_BY: Final[Mapping[str, tuple[str, ...]]] = {"latency": ("ms", "s"), "reuse": ("ratio",)}
 
 
 def _is_check(id: str) -> bool:
@@ -308,11 +312,12 @@ def _ratios(record: AuditRecord, texts: Texts) -> tuple[RatioView, ...]:
             ),
         ),
     )
+    why = safe_text(reuse.observed_unknown_reason or "")
     return tuple(
         RatioView(
             texts(f"reuse.{key}.title"),
             format_value(value, "ratio"),
-            of if value is not None else "",
+            of if value is not None else why if key == "observed" else "",
             texts(f"reuse.{key}.meaning"),
         )
         for key, value, of in rows

@@ -106,9 +106,7 @@ def test_tier_sizes_among_the_assumptions_are_marked_on_the_curve() -> None:
         quantity("hbm_cache_bytes", 3e12, "bytes", title="HBM for cache, all instances")
     )
     layout = parsed(all_charts(record, EN)["curve"].figure)["layout"]
-    assert [one["text"] for one in layout["annotations"]] == [
-        "HBM for KV of one instance, 2.73\u00a0TiB"
-    ]
+    assert [one["text"] for one in layout["annotations"]] == ["HBM for KV, 2.73\u00a0TiB"]
 
 
 def test_curve_without_bytes_counts_blocks() -> None:

@@ -159,7 +159,7 @@ def test_replayed_window_and_its_ceiling_are_said() -> None:
     )
     text = "\n".join(screen(record))
     assert "peak hour: 2,345 of 12,031 requests; `--depth full` replays all" in text
-    assert "replays all; ceiling 38 % of tokens" in text
+    assert "replays all; hit ceiling 38 %" in text
 
 
 def test_more_notes_cannot_be_read_as_more_of_what_is_named() -> None:

@@ -26,12 +26,18 @@
     return value;
   };
   const PRINT_WIDTH = 640; /* px: A4 without margins and the padding of a card */
+  const NARROW = 480; /* px */
+  const LEGEND_ROW = 19; /* px */
   let printing = false;
   const draw = (element) => {
     const source = document.getElementById(`${element.id}-data`).textContent;
     const figure = resolve(JSON.parse(source), getComputedStyle(root));
     element.style.height = `${figure.layout.height}px`; /* a resize measures the element */
     if (printing) figure.layout.width = PRINT_WIDTH;
+    else if (element.clientWidth < NARROW && figure.layout.showlegend) { /* its legend is a column */
+      figure.layout.height += LEGEND_ROW * Math.max(0, figure.data.length - 2);
+      element.style.height = `${figure.layout.height}px`;
+    }
     const options = { ...config, toImageButtonOptions: { format: "svg", filename: `kvtrace-${element.id}` } };
     return Plotly.react(element, figure.data, figure.layout, options).then(() => {
       element.dataset.drawn = "true";

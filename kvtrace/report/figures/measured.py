@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -163,12 +164,19 @@ def _time_series(
     return Series(label, x, columns.numbers(index), PALETTE[style % len(PALETTE)], style, hover)
 
 
+def _sentence_start(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+_ASIDE: Final = re.compile(r" ?[(\uff08].*[)\uff09]$")
+
+
 def _range_fact(series: Series, kind: Kind, texts: Texts) -> str:
     known = [value for value in series.y if isinstance(value, int | float)]
     unit = "ratio" if kind == "ratio" else "s"
     return texts(
         "chart.over_time.fact",
-        what=series.name,
+        what=_sentence_start(_ASIDE.sub("", series.name)),
         low=show(min(known), unit, texts),
         high=show(max(known), unit, texts),
     )
@@ -212,12 +220,14 @@ def samples(record: AuditRecord, texts: Texts) -> ChartView:
     if table is None or columns is None or None in found:
         return absent("samples", texts, "measured")
     read, axis = _read_samples(columns, [index for index in found if index is not None], texts)
-    panels, facts = [], []
+    panels: list[Panel] = []
+    facts: list[str] = []
     for key, kind, metrics in SAMPLE_PANELS:
         known = [(metric, rows) for metric in metrics if (rows := read.rows(metric))]
         series = [one for metric, rows in known for one in _sample_lines(read, rows, metric, texts)]
         if series:
-            shown = [replace(one, style=i, colour=_nth_colour(i)) for i, one in enumerate(series)]
+            drawn = sum(len(panel.series) for panel in panels)
+            shown = [_styled(one, style) for style, one in enumerate(series, start=drawn)]
             panels.append(Panel(shown, Axis(texts(f"axis.samples.{key}"), kind)))
             facts += [_sample_fact(read, rows, metric, kind, texts) for metric, rows in known]
     if not panels:
@@ -244,8 +254,8 @@ def _read_samples(columns: Columns, indices: Sequence[int], texts: Texts) -> tup
     return _Samples(columns, x, metrics, values, engines, hover), axis
 
 
-def _nth_colour(number: int) -> str:
-    return PALETTE[number % len(PALETTE)]
+def _styled(series: Series, style: int) -> Series:
+    return replace(series, style=style, colour=PALETTE[style % len(PALETTE)])
 
 
 def _sample_lines(read: _Samples, rows: Sequence[int], metric: str, texts: Texts) -> list[Series]:
@@ -271,7 +281,7 @@ def _sample_fact(read: _Samples, rows: Sequence[int], metric: str, kind: Kind, t
     means += [texts.or_code("window", window)] if window else []
     return texts(
         "chart.samples.fact",
-        what=texts.or_code("metric", metric),
+        what=_sentence_start(texts.or_code("metric", metric)),
         means=f" ({', '.join(means)})" if means else "",
         low=show(min(known), unit, texts),
         high=show(max(known), unit, texts),

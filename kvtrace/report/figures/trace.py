@@ -47,7 +47,7 @@ def capacity_curve(record: AuditRecord, texts: Texts) -> ChartView:
         id="curve",
         title=texts("chart.curve.title"),
         origin="computed",
-        summary=_curve_summary(curve, texts),
+        summary=_curve_summary(record, texts),
         figure=_curve_figure(record, texts),
         table=table_view(table, source=texts("source.hit_curve"), origin="computed"),
     )
@@ -123,15 +123,18 @@ def _curve_table(curve: Sequence[CurvePoint], texts: Texts) -> Table:
     )
 
 
-def _curve_summary(curve: Sequence[CurvePoint], texts: Texts) -> str:
+def _curve_summary(record: AuditRecord, texts: Texts) -> str:
+    curve = record.reuse.hit_curve
     x, unit = _sizes(curve)
-    return texts(
+    marks = texts("chart.curve.marks") if _tier_marks(record, x, texts) else ""
+    ends = texts(
         "chart.curve.summary",
         first=show(x[0], unit, texts),
         first_hit=show(curve[0].hit_ratio_tokens, "ratio", texts),
         last=show(x[-1], unit, texts),
         last_hit=show(curve[-1].hit_ratio_tokens, "ratio", texts),
     )
+    return f"{ends} {marks}".strip()
 
 
 def _ceiling(series: Sequence[Series]) -> float:
@@ -172,6 +175,8 @@ def reuse_by_bucket(record: AuditRecord, texts: Texts) -> ChartView:
     whole = columns.find("prompt_tokens") if columns else None
     part = columns.find("reusable_tokens") if columns else None
     if table is None or columns is None or bucket is None or whole is None or part is None:
+        return absent("reuse_bucket", texts, "computed")
+    if all(cell is None for cell in columns.cells(part)):
         return absent("reuse_bucket", texts, "computed")
     names = columns.buckets(bucket)
     parts = [("prompt", whole), ("reusable", part), ("cached", columns.find("cached_tokens"))]
