@@ -6,7 +6,7 @@ import csv
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from kvtrace.ingest.clocks import INT64_MAX
+from kvtrace.ingest.limits import MAX_COUNT
 
 _BOM: Final = "\ufeff"
 
@@ -32,18 +32,18 @@ def split_cells(data: bytes) -> list[str]:
 
 
 def parse_count(text: str, column: str) -> int:
-    """A count of tokens or images, from 0 to the largest int64; `12.0` counts as 12.
+    """A count of tokens or images, from 0 to `MAX_COUNT`; `12.0` counts as 12.
 
     Raises:
         BadCellError: empty, negative, fractional, too large or no number at all.
     """
-    if text.isascii() and text.isdigit() and len(text) < 19:
+    if text.isascii() and text.isdigit() and len(text) < 16:
         return int(text)
     number = parse_decimal(text, column)
     if number < 0:
         raise BadCellError("negative_number", f"`{column}` is negative")
-    if number > INT64_MAX:
-        raise BadCellError("number_too_large", f"`{column}` does not fit 64 bits")
+    if number > MAX_COUNT:
+        raise BadCellError("number_too_large", f"`{column}` is larger than any count")
     if number != int(number):
         raise BadCellError("invalid_number", f"`{column}` is not a whole number")
     return int(number)

@@ -13,9 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from kvtrace.ingest.contract import Record, RequestRow, Row, SampleRow, TransferRow
+from kvtrace.ingest.contract import (
+    LateArrivals,
+    Record,
+    RequestRow,
+    Row,
+    SampleRow,
+    TransferRow,
+)
 from kvtrace.ingest.frame import LongRecord
 from kvtrace.ingest.hashing import KeyedHasher, finished
+from kvtrace.ingest.limits import IMPLAUSIBLE_FLAG, PLAUSIBLE_TOKENS
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock
 from kvtrace.schema.tables import REJECTS, REQUESTS, SAMPLES, TRANSFERS
@@ -29,6 +37,7 @@ STRIPPED_ID: Final = "_stripped_id_key"
 _FLUSH_ROWS: Final = 65_536
 _VLLM_SUFFIX: Final = re.compile(r"-[0-9a-f]{8}\Z")
 _MAX_INT32: Final = 2**31 - 1
+_MAX_NAMED_LINES: Final = 3
 
 UIntArray = npt.NDArray[np.uint64]
 
@@ -71,10 +80,15 @@ class RowCollector:
         self._transfers: list[TransferRow] = []
         self._rejects: list[tuple[int, int, int, str, str | None, int]] = []
         self.rejected_by_reason: dict[str, int] = {}
+        self.implausible = 0
+        """Requests with more tokens than any published context holds; they are flagged."""
+        self.implausible_lines: list[int] = []
+        """The first lines of those."""
 
     def add(self, row: Row, current: Record | None) -> None:
         """Take a row; `current` is the record that the reader was given last."""
         if isinstance(row, RequestRow):
+            self._flag_implausible(row)
             self._batch.append(row)
             digest = None
             if row.request_id is not None and current is not None and current.offset == row.offset:
@@ -86,6 +100,13 @@ class RowCollector:
             self._samples.append(row)
         else:
             self._transfers.append(row)
+
+    def _flag_implausible(self, row: RequestRow) -> None:
+        if max(row.prompt_tokens or 0, row.output_tokens or 0) > PLAUSIBLE_TOKENS:
+            row.flags = (*row.flags, IMPLAUSIBLE_FLAG)
+            self.implausible += 1
+            if len(self.implausible_lines) < _MAX_NAMED_LINES:
+                self.implausible_lines.append(row.line)
 
     def reject(self, record: Record, reason: str, detail: str | None = None) -> None:
         """Take an unusable record: where, why and a hash, never its text."""
@@ -149,10 +170,12 @@ class RowCollector:
         series.append(pl.Series(STRIPPED_ID, self._stripped_ids(request_ids), dtype=pl.UInt64))
         return pl.DataFrame(series)
 
-    def finish(self, clock: Clock) -> FileRows:
+    def finish(self, clock: Clock, late: LateArrivals | None = None) -> FileRows:
         """The columns of the file; times that the clock cannot give are null."""
         self._flush()
         requests = pl.concat([_no_requests(), *self._frames])
+        if late is not None:
+            requests = _with_late_arrivals(requests, late)
         keys = self._unique_keys(requests["request_key"].to_numpy())
         is_ordered = clock == "order"
         requests = requests.with_columns(
@@ -250,6 +273,17 @@ class RowCollector:
 def _no_requests() -> pl.DataFrame:
     null = pl.lit(None, dtype=pl.UInt64)
     return REQUESTS.empty().with_columns(null.alias(COPY_DIGEST), null.alias(STRIPPED_ID))
+
+
+def _with_late_arrivals(requests: pl.DataFrame, late: LateArrivals) -> pl.DataFrame:
+    is_known, is_flagged = pl.Series(late.is_known), pl.Series(late.is_flagged)
+    return requests.with_columns(
+        pl.when(is_known).then(pl.Series(late.arrived_at_ns)).alias("arrived_at_ns"),
+        pl.when(is_flagged)
+        .then(pl.concat_list("flags", pl.lit(late.flag)))
+        .otherwise("flags")
+        .alias("flags"),
+    )
 
 
 def _flag_lists(flags: Sequence[tuple[str, ...]]) -> pl.Series:

@@ -14,7 +14,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from kvtrace.schema.manifest import Clock, Grade, Note, Status
+from kvtrace.schema.arrays import BoolArray, IntArray
+from kvtrace.schema.manifest import Clock, Grade, Note, NoteSeverity, Status
 
 Framing = Literal["lines", "csv", "json"]
 """lines: a physical line a record; csv: a record may hold quoted newlines; json: array elements or
@@ -137,6 +138,20 @@ class Tally:
             self.rejects.append((record, reason, detail))
 
 
+@dataclass(frozen=True, slots=True)
+class LateArrivals:
+    """Arrivals of a reader that learns its clock from the whole file; they replace the rows' own.
+
+    One entry a request row, in the order in which the rows came.
+    """
+
+    arrived_at_ns: IntArray
+    is_known: BoolArray
+    is_flagged: BoolArray
+    flag: str
+    """The flag of the rows of `is_flagged`."""
+
+
 @dataclass(slots=True)
 class ReadContext:
     """What a reader knows and what it leaves behind; one per file."""
@@ -168,12 +183,13 @@ class ReadContext:
     """What the log says of the engine: llm, tensor_parallel, gpu, kv_capacity_tokens, …"""
     evidence_grade: Grade | None = None
     """The grade of this file if it differs from the format's best (a trace without hashes is L)."""
+    late_arrivals: LateArrivals | None = None
     notes: list[Note] = field(default_factory=list)
 
-    def note(self, code: str, message: str) -> None:
+    def note(self, code: str, message: str, *, severity: NoteSeverity = "info") -> None:
         """Leave a note once per code."""
         if all(existing.code != code for existing in self.notes):
-            self.notes.append(Note(code=code, message=message, path=self.path))
+            self.notes.append(Note(code=code, message=message, path=self.path, severity=severity))
 
 
 @dataclass(frozen=True, slots=True)

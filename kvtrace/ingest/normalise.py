@@ -21,6 +21,7 @@ from kvtrace.ingest.blocks import (
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.join import join_sources
+from kvtrace.ingest.rotation import join_rotations
 from kvtrace.ingest.sessions import resolve_parents
 from kvtrace.ingest.sources import (
     FileRead,
@@ -28,7 +29,7 @@ from kvtrace.ingest.sources import (
     assign_sources,
     choose_headline,
     drop_exact_copies,
-    settle_clock,
+    settle_clocks,
 )
 from kvtrace.schema.manifest import CacheDomain, Note, Totals
 from kvtrace.schema.tables import BLOCKS, KEYS, REJECTS, REQUESTS, SAMPLES, TRANSFERS
@@ -48,8 +49,8 @@ class Normalised:
 def normalise(reads: list[FileRead], hasher: KeyedHasher) -> Normalised:
     """Tables of all files together. Changes the file entries where copies are dropped."""
     _drop_file_copies(reads)
-    for read in reads:
-        settle_clock(read)
+    join_rotations(reads)
+    settle_clocks(reads)
     sources = assign_sources(reads)
     for source in sources:
         drop_exact_copies(source)
@@ -193,7 +194,7 @@ def _domains_of(parts: list[_FileBlocks]) -> list[list[_FileBlocks]]:
         if context.block_scope == "global":
             groups.setdefault(("global", *kind), []).append(part)
         elif context.block_scope == "file":
-            groups[("file", part.read.entry.file_id)] = [part]
+            groups.setdefault(("file", part.read.log_id, *kind), []).append(part)
         else:
             for number, session in enumerate(_by_session(part.frame)):
                 key = ("session", part.read.entry.file_id, number)

@@ -20,6 +20,7 @@ from kvtrace.ingest.discover import Discovery, InputFile, discover
 from kvtrace.ingest.frame import FrameCounts, frame
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.normalise import Normalised, build_totals, normalise
+from kvtrace.ingest.notes import implausible_lengths, not_recognised, run_notes
 from kvtrace.ingest.registry import all_formats
 from kvtrace.ingest.sniff import Recognition, read_head, recognise
 from kvtrace.ingest.sources import FileRead, source_entry
@@ -63,7 +64,7 @@ class Ingested:
 
     @property
     def notes(self) -> list[Note]:
-        """Notes of the run and of its files."""
+        """Notes of the run, its files and its sources, one a code."""
         return self.totals.notes
 
 
@@ -125,18 +126,13 @@ def _ingested(
 ) -> Ingested:
     files = [read.entry for read in reads]
     sources = [source_entry(source) for source in normalised.sources]
-    all_notes = [
-        *notes,
-        *(note for entry in files for note in entry.notes),
-        *(note for source in sources for note in source.notes),
-    ]
     rejected = sum(entry.rejected for entry in files)
     return Ingested(
         frames=normalised.frames,
         files=files,
         sources=sources,
         domains=normalised.domains,
-        totals=build_totals(normalised, rejected=rejected, notes=all_notes),
+        totals=build_totals(normalised, rejected=rejected, notes=run_notes(notes, files, sources)),
         fingerprint=inputs_fingerprint,
         digest=digest_tables(normalised.frames),
     )
@@ -170,7 +166,9 @@ class _Run:
         try:
             raw = file.path.open("rb")
         except OSError as error:
-            return FileRead(_entry(file, f"cannot be opened ({error.strerror})"))
+            entry = _entry(file, f"cannot be opened ({error.strerror})")
+            entry.notes.append(not_recognised(entry))
+            return FileRead(entry)
         with raw:
             stream = DecodedStream(raw)
             collector = RowCollector(file.file_id, self.hasher)
@@ -180,6 +178,7 @@ class _Run:
                 entry = _entry(file, recognition.reason)
                 entry.compression = stream.compression
                 _note_trouble(entry, stream)
+                entry.notes.append(not_recognised(entry))
                 return FileRead(entry)
             return self._read_rows(file, stream, chunks, recognition, collector)
 
@@ -222,13 +221,15 @@ class _Run:
             collector.add(row, records.record)
         for long in counts.too_long:
             collector.reject_long(long)
-        rows = collector.finish(context.clock)
+        rows = collector.finish(context.clock, context.late_arrivals)
         if found.is_benchmark:
             rows.requests = rows.requests.with_columns(pl.lit(True).alias("is_benchmark"))
         entry = _entry(file, recognition.reason, found)
         _fill_counts(entry, counts, tally, collector)
         entry.compression, entry.content_digest = stream.compression, stream.content_digest
         entry.notes.extend(context.notes)
+        if collector.implausible:
+            entry.notes.append(implausible_lengths(entry.path, collector))
         _note_trouble(entry, stream)
         _check_conservation(entry)
         return FileRead(entry, found, context, rows)
@@ -244,7 +245,6 @@ def _entry(file: InputFile, reason: str, found: Format | None = None) -> FileEnt
         evidence_grade=None,
         compression="none",
         byte_size=file.byte_size,
-        modified_at_ns=file.modified_at_ns,
         content_digest="",
         rows_in=0,
         kept=0,

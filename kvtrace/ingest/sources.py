@@ -16,6 +16,8 @@ from kvtrace.schema.manifest import Clock, FileEntry, Grade, Note, SourceEntry, 
 HEADLINE_ORDER: Final[dict[Grade, int]] = {"A": 0, "B": 1, "L": 2, "C": 3}
 """Order of grades when choosing the source that feeds totals, and the order of joining."""
 ABSOLUTE: Final[frozenset[Clock]] = frozenset({"utc", "naive"})
+COUNTED: Final[frozenset[Clock]] = frozenset({"relative", "monotonic"})
+"""Clocks that count from an instant that nobody knows."""
 _GRID_SHARE: Final = 0.99
 _GRID_SLACK: Final = 0.02
 _MIN_GRID_GAPS: Final = 8
@@ -29,6 +31,11 @@ class FileRead:
     format: Format | None = None
     context: ReadContext | None = None
     rows: FileRows | None = None
+    log_id: int = -1
+    """Number of the first file of the rotated log that this is a piece of; else its own."""
+
+    def __post_init__(self) -> None:
+        self.log_id = self.entry.file_id
 
 
 @dataclass(slots=True)
@@ -56,13 +63,22 @@ class Source:
         return f"{self.format.name} ({first}{f' and {more} more' if more else ''})"
 
 
-def settle_clock(read: FileRead) -> None:
-    """Count relative times from the file's first arrival and find the clock's resolution."""
+def settle_clocks(reads: list[FileRead]) -> None:
+    """Count relative times from the first one of each log and find the clocks' resolutions."""
+    logs: dict[int, list[FileRead]] = {}
+    for read in reads:
+        if read.context is not None and read.context.clock in COUNTED:
+            logs.setdefault(read.log_id, []).append(read)
+    for log in logs.values():
+        _count_from_first(log)
+    for read in reads:
+        _settle_resolution(read)
+
+
+def _settle_resolution(read: FileRead) -> None:
     context, rows = read.context, read.rows
     if context is None or rows is None:
         return
-    if context.clock in ("relative", "monotonic"):
-        _count_from_first(rows)
     resolution = context.clock_resolution_ns
     if resolution is None:
         resolution = clock_resolution_ns(_known(rows.requests, "arrived_at_ns"))
@@ -76,16 +92,32 @@ def _known(frame: pl.DataFrame, column: str) -> IntArray:
     return frame[column].drop_nulls().to_numpy()
 
 
-def _count_from_first(rows: FileRows) -> None:
-    known = (
+def time_range_ns(read: FileRead) -> tuple[int, int] | None:
+    """First and last time of a file's rows; None if no time is known."""
+    rows = read.rows
+    if rows is None:
+        return None
+    columns = (
         _known(rows.requests, "arrived_at_ns"),
         _known(rows.samples, "observed_at_ns"),
         _known(rows.transfers, "started_at_ns"),
     )
-    firsts = [int(times.min()) for times in known if len(times)]
-    if not firsts or min(firsts) == 0:
-        return
-    first = pl.lit(min(firsts), dtype=pl.Int64)
+    known = [times for times in columns if len(times)]
+    if not known:
+        return None
+    return min(int(times.min()) for times in known), max(int(times.max()) for times in known)
+
+
+def _count_from_first(log: list[FileRead]) -> None:
+    spans = [span for read in log if (span := time_range_ns(read)) is not None]
+    first_ns = min((first for first, _last in spans), default=0)
+    for read in log:
+        if first_ns and read.rows is not None:
+            _count_from(read.rows, first_ns)
+
+
+def _count_from(rows: FileRows, first_ns: int) -> None:
+    first = pl.lit(first_ns, dtype=pl.Int64)
     rows.requests = rows.requests.with_columns(pl.col("arrived_at_ns") - first)
     rows.samples = rows.samples.with_columns(pl.col("observed_at_ns") - first)
     rows.transfers = rows.transfers.with_columns(pl.col("started_at_ns") - first)
@@ -109,12 +141,12 @@ def clock_resolution_ns(arrivals: IntArray) -> int | None:
 
 
 def assign_sources(reads: list[FileRead]) -> list[Source]:
-    """Files of one format on an absolute clock are one source; any other file is its own."""
+    """Files of one format on an absolute clock are one source; any other log is its own."""
     groups: dict[tuple[str, int], list[FileRead]] = {}
     for read in reads:
         if read.rows is None or read.format is None or read.context is None or _is_empty(read.rows):
             continue
-        own = -1 if read.context.clock in ABSOLUTE else read.entry.file_id
+        own = -1 if read.context.clock in ABSOLUTE else read.log_id
         groups.setdefault((read.format.name, own), []).append(read)
     ordered = sorted(groups.values(), key=lambda group: group[0].entry.file_id)
     return [_source(number, group) for number, group in enumerate(ordered)]

@@ -13,6 +13,7 @@ Grade = Literal["A", "B", "C", "L"]
 Clock = Literal["utc", "naive", "relative", "monotonic", "order"]
 Status = Literal["ok", "error", "cancelled", "gateway_cache_hit", "open"]
 SourceRole = Literal["headline", "joined", "beside"]
+NoteSeverity = Literal["info", "warning"]
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +23,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     """Stable slug, such as `block_size_inferred`."""
     message: str
     path: str | None = None
+    severity: NoteSeverity = "info"
+    """warning: numbers may be wrong because of it, not only rougher."""
 
 
 class FileEntry(msgspec.Struct, kw_only=True):
@@ -38,7 +41,6 @@ class FileEntry(msgspec.Struct, kw_only=True):
     evidence_grade: Grade | None
     compression: Literal["none", "gzip", "zstd", "bz2", "xz"]
     byte_size: int
-    modified_at_ns: int
     content_digest: str
     """BLAKE2b-128 of the decompressed bytes."""
     rows_in: int

@@ -18,7 +18,9 @@ MALFORMED = (DATA / "burstgpt" / "malformed.csv").read_bytes()
 
 def test_timestamp_is_never_an_epoch() -> None:
     reading = read_bytes(BURST, GOOD_V3)
-    assert [row.arrived_at_ns for row in reading.requests] == [0, 1_250_000_000, 2_000_000_000]
+    start = 19_440_110_000_000_000
+    arrivals = [row.arrived_at_ns for row in reading.requests]
+    assert arrivals == [start, start + 1_250_000_000, start + 2_000_000_000]
     assert reading.context.clock == "relative"
     assert reading.context.clock_resolution_ns == 10_000_000
 
@@ -77,7 +79,9 @@ def test_v1_excerpt(shared_dir: Path) -> None:
 def test_v3_excerpt(shared_dir: Path) -> None:
     path = shared_dir / "trace_excerpts" / "burstgpt_v3_style.csv"
     rows = read_bytes(BURST, decoded(path)).requests
-    assert [row.arrived_at_ns for row in rows] == [s * 10**9 for s in (0, 51, 90, 91, 93)]
+    assert [row.arrived_at_ns for row in rows] == [
+        (19_440_110 + s) * 10**9 for s in (0, 51, 90, 91, 93)
+    ]
     assert [row.e2e_ns for row in rows] == [s * 10**9 for s in (43, 2, 12, 1, 0)]
     assert [row.status for row in rows] == ["ok", "ok", "ok", "ok", "error"]
     assert sum(row.prompt_tokens or 0 for row in rows) == 2_742

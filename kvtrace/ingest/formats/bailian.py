@@ -15,8 +15,10 @@ from typing import Final
 import msgspec
 import xxhash
 
-from kvtrace.ingest.clocks import INT64_MAX, seconds_resolution_ns, seconds_to_ns
+from kvtrace.ingest.blockids import BlockIds
+from kvtrace.ingest.clocks import seconds_resolution_ns, seconds_to_ns
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow
+from kvtrace.ingest.limits import MAX_COUNT
 
 BLOCK_SIZE_TOKENS: Final = 16
 _NO_PARENT: Final = -1
@@ -33,7 +35,7 @@ class _BailianRow(msgspec.Struct, gc=False):
     output_length: int
     turn: int | None = None
     type: str | None = None
-    hash_ids: list[int] | None = None
+    hash_ids: list[int | str] | None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_BailianRow, strict=False)
@@ -83,7 +85,7 @@ class _BailianFile:
         self._context = context
         self._conversations = _Conversations()
         self._block_size = context.block_size_tokens or BLOCK_SIZE_TOKENS
-        self._first_ns: int | None = None
+        self.ids = BlockIds()
         self.with_blocks = 0
         self.mismatches = 0
 
@@ -125,26 +127,29 @@ class _BailianFile:
             self.mismatches += 1
             flags.append("block_count_mismatch")
             return None
-        if any(not 0 <= content_id <= _UINT64_MAX for content_id in raw.hash_ids):
+        self.ids.count(raw.hash_ids)
+        return chain_content_ids(map(self._content_id, raw.hash_ids))
+
+    def _content_id(self, content_id: int | str) -> int:
+        number = self.ids.text_key(content_id) if isinstance(content_id, str) else content_id
+        if not 0 <= number <= _UINT64_MAX:
             raise msgspec.ValidationError("`hash_ids` holds an id outside 64 bits")
-        return chain_content_ids(raw.hash_ids)
+        return number
 
     def _arrival(self, timestamp: Decimal) -> int:
-        """Nanoseconds from the first row of the file."""
+        """Nanoseconds on the trace's clock, which rotated files share."""
         time_ns = seconds_to_ns(timestamp)
         if time_ns is None:
             raise msgspec.ValidationError("`timestamp` is not a time in seconds")
         resolution = seconds_resolution_ns(timestamp)
         known = self._context.clock_resolution_ns
         self._context.clock_resolution_ns = min(known or resolution, resolution)
-        if self._first_ns is None:
-            self._first_ns = time_ns
-        return time_ns - self._first_ns
+        return time_ns
 
 
 def _check_range(name: str, value: int) -> None:
-    if not 0 <= value <= INT64_MAX:
-        raise msgspec.ValidationError(f"`{name}` is negative or does not fit 64 bits")
+    if not 0 <= value <= MAX_COUNT:
+        raise msgspec.ValidationError(f"`{name}` is negative or larger than any count")
 
 
 def _read(records: Iterable[Record], context: ReadContext) -> Iterator[RequestRow]:
@@ -166,6 +171,7 @@ def _read(records: Iterable[Record], context: ReadContext) -> Iterator[RequestRo
         else:
             context.tally.use()
             yield row
+    file.ids.judge(context)
     _describe_blocks(file, context)
 
 

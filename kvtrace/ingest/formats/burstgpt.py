@@ -30,12 +30,11 @@ def _sniff(head: Head) -> Guess | None:
 
 
 class _BurstFile:
-    """The state of one file: its columns and the time of its first row."""
+    """The state of one file: its columns."""
 
     def __init__(self, context: ReadContext) -> None:
         self._context = context
         self._columns: dict[str, int] | None = None
-        self._first_ns: int | None = None
 
     def row(self, record: Record) -> RequestRow | None:
         """The request of one record, or None if it is a header."""
@@ -76,11 +75,8 @@ class _BurstFile:
         )
 
     def _arrival(self, text: str) -> int:
-        """Nanoseconds from the first row of the file."""
-        time_ns = self._duration(text, "Timestamp")
-        if self._first_ns is None:
-            self._first_ns = time_ns
-        return time_ns - self._first_ns
+        """Nanoseconds on the collection's clock, which its files share."""
+        return self._duration(text, "Timestamp")
 
     def _duration(self, text: str, column: str) -> int:
         seconds = parse_decimal(text, column)

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.cells import BadCellError, parse_decimal, split_cells
-from kvtrace.ingest.clocks import INT64_MAX, seconds_resolution_ns, seconds_to_ns
+from kvtrace.ingest.clocks import seconds_resolution_ns, seconds_to_ns
 from kvtrace.ingest.contract import (
     Format,
     Guess,
@@ -26,6 +26,7 @@ from kvtrace.ingest.contract import (
     RequestRow,
     SampleRow,
 )
+from kvtrace.ingest.limits import MAX_COUNT
 from kvtrace.units import NS_PER_S
 
 _KEYS: Final = ("request_id", "input_toks", "output_toks")
@@ -78,8 +79,8 @@ class _TimingFile:
         """
         raw = _DECODER.decode(record.data)
         for name, value in (("input_toks", raw.input_toks), ("output_toks", raw.output_toks)):
-            if not 0 <= value <= INT64_MAX:
-                raise msgspec.ValidationError(f"`{name}` is negative or does not fit 64 bits")
+            if not 0 <= value <= MAX_COUNT:
+                raise msgspec.ValidationError(f"`{name}` is negative or larger than any count")
         request_id = str(raw.request_id)
         row = RequestRow(
             offset=record.offset,

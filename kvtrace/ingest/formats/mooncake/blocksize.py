@@ -1,8 +1,15 @@
-"""The block size of a Mooncake file: inferred from all rows and checked, never guessed."""
+"""The block size of a Mooncake file: the size that all rows together leave open, never guessed.
+
+A prompt of L tokens with k block ids bounds the size b from both sides:
+
+- the tail has an id, k = ceil(L / b): L / k ≤ b < L / (k - 1), no upper bound for k = 1;
+- the tail has none, k = floor(L / b): L / (k + 1) < b ≤ L / k, no upper bound for k = 0.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,10 +17,26 @@ import numpy as np
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.schema.arrays import IntArray
 
-BLOCK_SIZES: Final = (1, 8, 16, 32, 64, 128, 256, 512, 784, 1024, 2048, 4096)
+KNOWN_SIZES: Final = (1, 8, 16, 32, 64, 128, 256, 512, 784, 1024, 2048, 4096)
 """Sizes, in tokens, that engines and public traces use (784: pages of a hybrid model)."""
 _MIN_AGREEMENT: Final = 0.99
 """Share of rows that must have exactly the blocks that a size implies."""
+_ENOUGH_ROWS: Final = 20
+"""From here on the only known size in the range is taken, however wide the range is."""
+_NARROW: Final = 1.25
+"""With fewer rows the range must end below this × its start: known sizes stand further apart, so a
+wider one would hold one of them by chance."""
+_NO_LIMIT: Final = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """Sizes that enough rows agree with, and the size that most rows agree with."""
+
+    ranges: tuple[tuple[int, int], ...]
+    """(first, last) size; last is `_NO_LIMIT` where nothing bounds it."""
+    best: int
+    best_share: float
 
 
 def judge_blocks(context: ReadContext, lengths: IntArray, counts: IntArray) -> None:
@@ -29,24 +52,74 @@ def judge_blocks(context: ReadContext, lengths: IntArray, counts: IntArray) -> N
     # A row of zero tokens without blocks fits every size and says nothing.
     telling = (lengths > 0) | (counts > 0)
     lengths, counts = lengths[telling], counts[telling]
-    sizes = (context.block_size_tokens,) if context.block_size_tokens else BLOCK_SIZES
-    fits = {size: _agreement(lengths, counts, size) for size in sizes}
     if context.block_size_tokens is not None:
-        _take_forced(context, context.block_size_tokens, fits, lengths)
+        _take_forced(context, context.block_size_tokens, lengths, counts)
         return
-    fitting = [size for size, fit in fits.items() if max(fit) >= _MIN_AGREEMENT]
-    if len(fitting) == 1:
-        _take_inferred(context, fitting[0], fits, lengths)
+    fits = (_fit(*_ceil_bounds(lengths, counts)), _fit(*_floor_bounds(lengths, counts)))
+    ranges = sorted({bounds for fit in fits for bounds in fit.ranges})
+    size, why = _only_size(ranges, rows=len(counts))
+    if size is not None:
+        _take_inferred(context, size, why, lengths, counts)
         return
     context.evidence_grade = "L"
-    context.note("block_size_unknown", _unknown_size(fits, fitting, len(counts)))
+    context.note("block_size_unknown", _unknown_size(ranges, fits, len(counts)), severity="warning")
 
 
-def _agreement(
-    lengths: IntArray,
-    counts: IntArray,
-    size: int,
-) -> tuple[float, float]:
+def _ceil_bounds(lengths: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    """(rows,) first and last size with ceil(length / size) = count; none: first > last."""
+    blocks = np.maximum(counts, 1)
+    first = -(-lengths // blocks)
+    last = np.where(counts > 1, -(-lengths // np.maximum(counts - 1, 1)) - 1, _NO_LIMIT)
+    return np.where(counts > 0, first, _NO_LIMIT), np.where(counts > 0, last, 0)
+
+
+def _floor_bounds(lengths: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    """(rows,) first and last size with floor(length / size) = count; none: first > last."""
+    first = lengths // (counts + 1) + 1
+    return first, np.where(counts > 0, lengths // np.maximum(counts, 1), _NO_LIMIT)
+
+
+def _fit(first: IntArray, last: IntArray) -> _Fit:
+    """The sizes inside enough of the ranges [first, last]: only at their ends does that change."""
+    rows = len(first)
+    is_open = first <= last
+    first, last = np.sort(np.maximum(first[is_open], 1)), np.sort(last[is_open])
+    ends = last[last < _NO_LIMIT] + 1
+    steps = np.unique(np.concatenate([first, ends]))
+    if not len(steps):
+        return _Fit((), 0, 0.0)
+    held = np.searchsorted(first, steps, side="right") - np.searchsorted(last, steps, side="left")
+    enough = held >= _MIN_AGREEMENT * rows
+    untils = np.append(steps[1:] - 1, _NO_LIMIT)
+    ranges: list[tuple[int, int]] = []
+    for start, until in zip(steps[enough].tolist(), untils[enough].tolist(), strict=True):
+        if ranges and ranges[-1][1] == start - 1:
+            ranges[-1] = (ranges[-1][0], until)
+        else:
+            ranges.append((start, until))
+    best = int(held.argmax())
+    return _Fit(tuple(ranges), int(steps[best]), int(held[best]) / rows)
+
+
+def _only_size(ranges: Sequence[tuple[int, int]], *, rows: int) -> tuple[int | None, str]:
+    """The size that the ranges leave, and why it is that one; None if several could be it."""
+    if not ranges:
+        return None, ""
+    first, last = ranges[0][0], max(until for _, until in ranges)
+    if first == last:
+        return first, "no other size fits"
+    known = [size for size in KNOWN_SIZES if any(low <= size <= high for low, high in ranges)]
+    if len(known) == 1 and (rows >= _ENOUGH_ROWS or last < _NARROW * first):
+        return known[0], f"of the sizes that fit, {_range_text(ranges)}, only it is in use"
+    return None, ""
+
+
+def _range_text(ranges: Sequence[tuple[int, int]]) -> str:
+    first, last = ranges[0][0], max(until for _, until in ranges)
+    return f"{first} and more" if last == _NO_LIMIT else f"{first} to {last}"
+
+
+def _agreement(lengths: IntArray, counts: IntArray, size: int) -> tuple[float, float]:
     """Share of rows with ceil(length / size) blocks, and with floor(length / size)."""
     rows = max(len(counts), 1)
     ceil = np.count_nonzero((lengths + size - 1) // size == counts) / rows
@@ -54,63 +127,51 @@ def _agreement(
     return ceil, floor
 
 
-def _take_forced(
-    context: ReadContext,
-    size: int,
-    fits: dict[int, tuple[float, float]],
-    lengths: IntArray,
-) -> None:
-    _take(context, size, fits[size], lengths)
-    share = max(fits[size])
+def _take_forced(context: ReadContext, size: int, lengths: IntArray, counts: IntArray) -> None:
+    share = _take(context, size, lengths, counts)
     context.block_size_reason = f"given; {share:.1%} of {len(lengths)} rows agree"
     if share < _MIN_AGREEMENT:
         context.note(
             "block_size_disagrees",
             f"a block size of {size} tokens was given, but only {share:.1%} of the rows with "
             "block ids have the blocks that it implies; the others lose their blocks",
+            severity="warning",
         )
 
 
 def _take_inferred(
-    context: ReadContext,
-    size: int,
-    fits: dict[int, tuple[float, float]],
-    lengths: IntArray,
+    context: ReadContext, size: int, why: str, lengths: IntArray, counts: IntArray
 ) -> None:
-    _take(context, size, fits[size], lengths)
+    share = _take(context, size, lengths, counts)
     how = "floor" if context.partial_tail == "dropped" else "ceil"
     context.block_size_reason = (
         f"inferred: {how}(input_length / {size}) equals the number of block ids in "
-        f"{max(fits[size]):.1%} of {len(lengths)} rows, and no other size fits"
+        f"{share:.1%} of {len(lengths)} rows, and {why}"
     )
     context.note("block_size_inferred", f"block size {size} tokens, {context.block_size_reason}")
 
 
-def _take(
-    context: ReadContext,
-    size: int,
-    fit: tuple[float, float],
-    lengths: IntArray,
-) -> None:
-    ceil, floor = fit
+def _take(context: ReadContext, size: int, lengths: IntArray, counts: IntArray) -> float:
+    """Take the size, with the tail as most rows have it; the share of rows that agree."""
+    ceil, floor = _agreement(lengths, counts, size)
     context.found_block_size_tokens = size
     if ceil >= floor:
         has_tails = bool(np.any(lengths % size))
         context.partial_tail = "counted" if has_tails else "none"
     else:
         context.partial_tail = "dropped"
+    return max(ceil, floor)
 
 
-def _unknown_size(fits: dict[int, tuple[float, float]], fitting: Sequence[int], rows: int) -> str:
+def _unknown_size(ranges: Sequence[tuple[int, int]], fits: Sequence[_Fit], rows: int) -> str:
     hint = "state it with `--block-size N`"
-    if fitting:
-        names = ", ".join(map(str, fitting))
+    if ranges:
         return (
-            f"the block size cannot be told from {rows} rows (these fit: {names} tokens), so "
-            f"block ids are not used; {hint}"
+            f"the block size cannot be told from {rows} rows ({_range_text(ranges)} tokens fit), "
+            f"so block ids are not used; {hint}"
         )
-    best = max(fits, key=lambda size: max(fits[size]))
+    best = max(fits, key=lambda fit: fit.best_share)
     return (
-        f"no block size fits 99 % of {rows} rows (nearest: {best} tokens, "
-        f"{max(fits[best]):.0%}), so block ids are not used; {hint}"
+        f"no block size fits 99 % of {rows} rows (nearest: {best.best} tokens, "
+        f"{best.best_share:.0%}), so block ids are not used; {hint}"
     )

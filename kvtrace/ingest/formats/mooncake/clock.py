@@ -1,83 +1,188 @@
-"""The clock of a Mooncake file: milliseconds from the start, or epoch milliseconds."""
+"""The clock of a Mooncake file: milliseconds from the start, or a date in s, ms, µs or ns.
+
+A date is told from a time since the start by its magnitude, and so is its unit; the median of the
+column decides for the file, so arrivals are known only when the last row has been read.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from array import array
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Final
 
-from kvtrace.ingest.contract import ReadContext
-from kvtrace.units import NS_PER_MS
+import numpy as np
+import numpy.typing as npt
 
-_EPOCH_MS: Final = 10**11
-"""From here on a number of ms is a date (1973 or later), not a time since the start."""
+from kvtrace.ingest.clocks import INT64_MAX
+from kvtrace.ingest.contract import LateArrivals, ReadContext
+from kvtrace.schema.arrays import BoolArray, IntArray
+from kvtrace.units import NS_PER_MS, NS_PER_S, NS_PER_US
+
+DISAGREES_FLAG: Final = "clock_disagrees"
+_UNITS: Final = ("milliseconds from the start", "seconds", "milliseconds", "microseconds", "ns")
+_SCALES: Final = (NS_PER_MS, NS_PER_S, NS_PER_MS, NS_PER_US, 1)
+"""ns of one unit, for each of `_UNITS`."""
+_EPOCH_FROM: Final = (10**8, 10**11, 10**14, 10**17)
+"""From here on a number is a date in s (1973), ms (1973), µs (1973), ns (1973)."""
+Units = npt.NDArray[np.int8]
+_UNKNOWN: Final = -1
+_RELATIVE, _SECONDS = 0, 1
+_SAME_ERA: Final = 0.1
+"""Dates of one trace lie within this share of their median: 10 % of 2025 are five years."""
+_LONGEST_RELATIVE_MS: Final = 10**9
+"""11.6 days: a trace that starts near 0 may count on past 1e8 ms up to here."""
+_MAX_FRACTION_S: Final = 10**6
+_SUSPECT_RATE: Final = 100.0
+"""Requests a second from which on the unit of relative times is doubted: one endpoint of the public
+traces takes 0.1 to 10 requests a second, so 100 read as ms may well be 0.1 in seconds."""
 
 
 @dataclass(slots=True)
 class ArrivalClock:
-    """Turns timestamps into arrivals; the first one decides what the file counts from."""
+    """Collects the timestamps of a file, one a row; `judge` says what they mean."""
 
-    timed: int = 0
-    untimed: int = 0
-    disagreeing: int = 0
-    out_of_order: int = 0
-    is_epoch: bool | None = None
-    latest_ms: float = -math.inf
+    has_fractions: bool = False
+    _ns: array[int] = field(default_factory=lambda: array("q"))
+    _units: array[int] = field(default_factory=lambda: array("b"))
 
-    def arrival_ns(self, timestamp: float | None) -> tuple[int | None, tuple[str, ...]]:
-        """Arrival of a row in ns, and its flags; null where its clock is not the file's."""
+    def add(self, timestamp: float | None) -> None:
+        """The timestamp of the next row, finite, not negative, and at most `INT64_MAX` in ns."""
         if timestamp is None:
-            self.untimed += 1
-            return None, ()
-        is_epoch = timestamp >= _EPOCH_MS
-        if self.is_epoch is None:
-            self.is_epoch = is_epoch
-        if is_epoch != self.is_epoch:
-            self.disagreeing += 1
-            return None, ("clock_disagrees",)
-        if timestamp < self.latest_ms:
-            self.out_of_order += 1
-        else:
-            self.latest_ms = timestamp
-        self.timed += 1
-        if isinstance(timestamp, int):
-            return timestamp * NS_PER_MS, ()
-        return round(timestamp * NS_PER_MS), ()
+            self._ns.append(0)
+            self._units.append(_UNKNOWN)
+            return
+        unit = 0 if timestamp < _EPOCH_FROM[0] else _unit(timestamp)
+        self._units.append(unit)
+        self._ns.append(to_ns(timestamp, unit))
+        if isinstance(timestamp, float) and not self.has_fractions:
+            self.has_fractions = not timestamp.is_integer()
 
     def judge(self, context: ReadContext) -> None:
-        """Leave the clock and what was odd about it in the context."""
-        if not self.timed:
+        """Leave the arrivals, the clock and what was odd about it in the context."""
+        units = np.frombuffer(self._units, dtype=np.int8)
+        ns = np.frombuffer(self._ns, dtype=np.int64).copy()
+        is_timed = units != _UNKNOWN
+        if not is_timed.any():
             context.clock = "order"
             context.clock_reason = "no row has a timestamp"
-        elif self.is_epoch:
-            context.clock = "utc"
-            context.clock_reason = "timestamp is in the range of epoch milliseconds"
+            return
+        is_epoch = _is_epoch(ns[is_timed], units[is_timed])
+        if is_epoch:
+            agrees = units > _RELATIVE
         else:
-            context.clock = "relative"
-            context.clock_reason = "timestamp is taken as milliseconds from the start of the trace"
+            was_long = (units == _SECONDS) & (ns < _longest_ns(units[is_timed]))
+            ns[was_long] //= NS_PER_S // NS_PER_MS  # a long trace: ms, not s
+            agrees = (units == _RELATIVE) | was_long
+        context.late_arrivals = LateArrivals(ns, agrees, is_timed & ~agrees, flag=DISAGREES_FLAG)
+        if is_epoch:
+            _describe_epoch(context, ns[agrees], units[agrees])
+        else:
+            self._describe_relative(context, ns[agrees])
+        _note_oddities(context, ns[agrees], is_timed, agrees)
+
+    def _describe_relative(self, context: ReadContext, ns: IntArray) -> None:
+        context.clock = "relative"
+        context.clock_reason = "timestamp is taken as milliseconds from the start of the trace"
+        span_s = int(ns.max() - ns.min()) / NS_PER_S
+        rate = len(ns) / span_s if span_s else 0.0
+        small = int(ns.max()) < _MAX_FRACTION_S * NS_PER_MS
+        if small and (self.has_fractions or rate > _SUSPECT_RATE):
+            why = (
+                "they have fractions" if self.has_fractions else f"that gives {rate:,.0f} a second"
+            )
             context.note(
                 "timestamp_unit_assumed",
-                "timestamps are taken as milliseconds; guidellm writes seconds in the same "
-                "columns, which cannot be told apart",
+                f"timestamps are taken as milliseconds, as the format defines them, but {why} and "
+                "all are below 1e6: if they are seconds, the load is shown 1 000 times too high "
+                "(multiply them by 1 000)",
+                severity="warning",
             )
-        self._note_oddities(context)
+            return
+        context.note(
+            "timestamp_unit_assumed",
+            "timestamps are taken as milliseconds; guidellm writes seconds in the same "
+            "columns, which cannot be told apart",
+        )
 
-    def _note_oddities(self, context: ReadContext) -> None:
-        if self.out_of_order:
-            context.note(
-                "out_of_order",
-                f"{self.out_of_order} rows are earlier than a row before them; "
-                "they are put in order of time, ties in file order",
-            )
-        if self.disagreeing:
-            context.note(
-                "clock_disagrees",
-                f"{self.disagreeing} rows are on another clock than the first; "
-                "their arrival is unknown",
-            )
-        if self.timed and self.untimed:
-            context.note(
-                "arrival_unknown",
-                f"{self.untimed} rows have no timestamp (turns with a `delay` start when the turn "
-                "before ends, which is not recorded)",
-            )
+
+def to_ns(timestamp: float, unit: int) -> int:
+    """A timestamp of a unit of `_UNITS` in ns: whole numbers exact, others as they are printed."""
+    if isinstance(timestamp, int):
+        return timestamp * _SCALES[unit]
+    return round(Decimal(repr(timestamp)) * _SCALES[unit])
+
+
+def fits(timestamp: float) -> bool:
+    """Whether a timestamp fits 64 bits in ns, in the unit that its magnitude says."""
+    return timestamp < _EPOCH_FROM[0] or to_ns(timestamp, _unit(timestamp)) <= INT64_MAX
+
+
+def _unit(timestamp: float) -> int:
+    return sum(timestamp >= first for first in _EPOCH_FROM)
+
+
+def _is_epoch(ns: IntArray, units: Units) -> bool:
+    """Whether the median timestamp is a date.
+
+    A trace of days in ms reaches the range of seconds; but it spreads from near zero, and dates
+    lie close together.
+    """
+    values = ns / np.asarray(_SCALES, dtype=np.float64)[units]
+    median = float(np.median(values))
+    if median < _EPOCH_FROM[0]:
+        return False
+    if median >= _EPOCH_FROM[1]:
+        return True
+    return bool(np.mean(np.abs(values - median) <= _SAME_ERA * median) >= 0.5)
+
+
+def _longest_ns(units: Units) -> int:
+    """Up to where rows of a relative clock are its own, in ns of the reading as seconds."""
+    return INT64_MAX if np.mean(units == _SECONDS) >= 0.5 else _LONGEST_RELATIVE_MS * NS_PER_S
+
+
+def _describe_epoch(context: ReadContext, ns: IntArray, units: Units) -> None:
+    context.clock = "utc"
+    counts = np.bincount(units, minlength=len(_UNITS))
+    most = int(counts.argmax())
+    first = datetime.fromtimestamp(int(ns.min()) // NS_PER_S, tz=UTC)
+    context.clock_reason = (
+        f"timestamp is in the range of epoch {_UNITS[most]}; the first is "
+        f"{first:%Y-%m-%d %H:%M} UTC"
+    )
+    others = int(counts.sum() - counts[most])
+    if others:
+        context.note(
+            "mixed_timestamp_units",
+            f"{others:,} of {len(ns):,} timestamps are in another unit than epoch {_UNITS[most]}; "
+            "each is read by its own magnitude",
+            severity="warning",
+        )
+
+
+def _note_oddities(
+    context: ReadContext, ns: IntArray, is_timed: BoolArray, agrees: BoolArray
+) -> None:
+    earlier = int(np.count_nonzero(ns < np.maximum.accumulate(ns)))
+    if earlier:
+        context.note(
+            "out_of_order",
+            f"{earlier} rows are earlier than a row before them; "
+            "they are put in order of time, ties in file order",
+        )
+    disagreeing = int(np.count_nonzero(is_timed & ~agrees))
+    if disagreeing:
+        context.note(
+            DISAGREES_FLAG,
+            f"{disagreeing} rows are on another clock than most; their arrival is unknown",
+            severity="warning",
+        )
+    untimed = int(np.count_nonzero(~is_timed))
+    if untimed:
+        context.note(
+            "arrival_unknown",
+            f"{untimed} rows have no timestamp (turns with a `delay` start when the turn "
+            "before ends, which is not recorded)",
+        )

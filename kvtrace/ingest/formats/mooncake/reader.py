@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from kvtrace.ingest.blockids import BlockIds
 from kvtrace.ingest.contract import ReadContext, Record, Row
 from kvtrace.ingest.formats.mooncake.blocksize import judge_blocks
 from kvtrace.ingest.formats.mooncake.clock import ArrivalClock
@@ -14,13 +15,13 @@ from kvtrace.ingest.formats.mooncake.rows import BadFieldError, parse_row
 
 
 def read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
-    """Rows of one file; the clock and the block size are in the context when it ends."""
-    clock = ArrivalClock()
+    """Rows of one file; arrivals, clock and block size are in the context when it ends."""
+    clock, ids = ArrivalClock(), BlockIds()
     lengths, counts = array("q"), array("q")
     tally = context.tally
     for record in records:
         try:
-            row = parse_row(record, clock)
+            row = parse_row(record, clock, ids)
         except BadFieldError as bad:
             tally.reject(record, bad.reason, bad.detail)
             continue
@@ -30,6 +31,7 @@ def read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
             counts.append(len(row.block_keys))
         yield row
     clock.judge(context)
+    ids.judge(context)
     judge_blocks(
         context, np.frombuffer(lengths, dtype=np.int64), np.frombuffer(counts, dtype=np.int64)
     )

@@ -8,11 +8,11 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from kvtrace.ingest.blockids import BlockIds
 from kvtrace.ingest.contract import Record, RequestRow
-from kvtrace.ingest.formats.mooncake.clock import ArrivalClock
-from kvtrace.units import NS_PER_MS
+from kvtrace.ingest.formats.mooncake.clock import ArrivalClock, fits
+from kvtrace.ingest.limits import MAX_COUNT
 
-_MAX_INT64: Final = 2**63 - 1
 _MAX_UINT64: Final = 2**64 - 1
 TEXT_KEYS: Final = frozenset({"text_input", "messages", "payload"})
 """Inputs of AIPerf rows that are text; only their presence is looked at."""
@@ -48,7 +48,7 @@ class BadFieldError(Exception):
 _decoder: Final = msgspec.json.Decoder(_Typed)
 
 
-def parse_row(record: Record, clock: ArrivalClock) -> RequestRow:
+def parse_row(record: Record, clock: ArrivalClock, ids: BlockIds) -> RequestRow:
     """The row of a record.
 
     Raises:
@@ -57,12 +57,11 @@ def parse_row(record: Record, clock: ArrivalClock) -> RequestRow:
     try:
         typed = _decoder.decode(record.data)
     except (msgspec.DecodeError, RecursionError):
-        return _careful_row(record, clock)
+        return _careful_row(record, clock, ids)
     if not _is_plain(typed):
-        return _careful_row(record, clock)
-    arrived_at_ns, flags = clock.arrival_ns(typed.timestamp)
-    if typed.input_length == 0:
-        flags = (*flags, "zero_token_prompt")
+        return _careful_row(record, clock, ids)
+    clock.add(typed.timestamp)
+    ids.numeric_rows += bool(typed.hash_ids)
     return RequestRow(
         offset=record.offset,
         line=record.line,
@@ -70,10 +69,9 @@ def parse_row(record: Record, clock: ArrivalClock) -> RequestRow:
         session_id=_id_text(typed.session_id),
         turn=typed.turn,
         llm=typed.model,
-        arrived_at_ns=arrived_at_ns,
         prompt_tokens=typed.input_length,
         output_tokens=typed.output_length,
-        flags=flags,
+        flags=() if typed.input_length else ("zero_token_prompt",),
         block_keys=typed.hash_ids,
     )
 
@@ -84,11 +82,11 @@ def _is_plain(typed: _Typed) -> bool:
     timestamp = typed.timestamp
     output = typed.output_length
     return (
-        0 <= typed.input_length <= _MAX_INT64
+        0 <= typed.input_length <= MAX_COUNT
         and typed.chat_id is msgspec.UNSET
         and typed.parent_chat_id is msgspec.UNSET
-        and (output is None or 0 <= output <= _MAX_INT64)
-        and (timestamp is None or 0 <= timestamp <= _MAX_INT64 // NS_PER_MS)
+        and (output is None or 0 <= output <= MAX_COUNT)
+        and (timestamp is None or (timestamp >= 0 and fits(timestamp)))
         and (typed.turn is None or 0 <= typed.turn < 2**31)
         and (not ids or (min(ids) >= 0 and max(ids) <= _MAX_UINT64))
     )
@@ -101,7 +99,7 @@ def _id_text(value: str | int | None) -> str | None:
 # The careful path: a row that is not plain is decoded to a dict and each field judged by name.
 
 
-def _careful_row(record: Record, clock: ArrivalClock) -> RequestRow:
+def _careful_row(record: Record, clock: ArrivalClock, ids: BlockIds) -> RequestRow:
     fields = _object(record)
     if "chat_id" in fields or "parent_chat_id" in fields:
         raise BadFieldError("other_format", "chat_id belongs to Qwen-Bailian (other clock, ids)")
@@ -112,11 +110,10 @@ def _careful_row(record: Record, clock: ArrivalClock) -> RequestRow:
     if prompt is None and not TEXT_KEYS & set(fields):
         raise BadFieldError("missing_field", "input_length")
     output = _count(fields, "output_length", coerced)
-    block_keys = _ids(fields.get("hash_ids"), coerced)
+    block_keys = _ids(fields.get("hash_ids"), ids)
     turn = _count(fields, "turn", coerced)
-    arrived_at_ns, flags = clock.arrival_ns(_timestamp(fields, coerced))
-    if prompt == 0:
-        flags = (*flags, "zero_token_prompt")
+    clock.add(_timestamp(fields, coerced))
+    flags = ("zero_token_prompt",) if prompt == 0 else ()
     if coerced:
         flags = (*flags, "number_was_text")
     model = fields.get("model")
@@ -127,7 +124,6 @@ def _careful_row(record: Record, clock: ArrivalClock) -> RequestRow:
         session_id=_careful_id(fields, "session_id"),
         turn=turn if turn is None or turn < 2**31 else None,
         llm=model if isinstance(model, str) else None,
-        arrived_at_ns=arrived_at_ns,
         prompt_tokens=prompt,
         output_tokens=output,
         flags=flags,
@@ -188,19 +184,27 @@ def _whole(value: object, name: str, coerced: list[str], limit: int) -> int:
 
 def _count(fields: dict[str, object], name: str, coerced: list[str]) -> int | None:
     value = fields.get(name)
-    return None if value is None else _whole(value, name, coerced, _MAX_INT64)
+    return None if value is None else _whole(value, name, coerced, MAX_COUNT)
 
 
-def _ids(value: object, coerced: list[str]) -> list[int] | None:
+def _ids(value: object, ids: BlockIds) -> list[int] | None:
     if value is None:
         return None
     if not isinstance(value, list):
         raise BadFieldError("wrong_type", f"hash_ids is {_type_name(value)}")
-    if any(item is None for item in value):
+    keys = [_block_id(item, ids) for item in value]
+    ids.count(value)
+    return keys
+
+
+def _block_id(item: object, ids: BlockIds) -> int:
+    if item is None:
         raise BadFieldError("null_block_id", "a block id in hash_ids is null")
-    if any(isinstance(item, float) for item in value):
+    if isinstance(item, str):
+        return ids.text_key(item)
+    if isinstance(item, float):
         raise BadFieldError("wrong_type", "a block id in hash_ids is not an integer")
-    return [_whole(item, "a block id in hash_ids", coerced, _MAX_UINT64) for item in value]
+    return _whole(item, "a block id in hash_ids", [], _MAX_UINT64)
 
 
 def _timestamp(fields: dict[str, object], coerced: list[str]) -> int | float | None:
@@ -210,7 +214,7 @@ def _timestamp(fields: dict[str, object], coerced: list[str]) -> int | float | N
     number = _number(value, "timestamp", coerced)
     if number < 0:
         raise BadFieldError("negative", "timestamp is negative")
-    if number > _MAX_INT64 // NS_PER_MS:
+    if not fits(number):
         raise BadFieldError("out_of_range", "timestamp is out of range")
     return number
 
