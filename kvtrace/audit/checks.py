@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from kvtrace.audit.inputs import ResultOfQuery
-from kvtrace.audit.record import Data, Kv, Level, Option, Quantity, ReplayWindow, Reuse, Severity
+from kvtrace.audit.record import (
+    Cell,
+    Data,
+    Kv,
+    Level,
+    Option,
+    Quantity,
+    ReplayWindow,
+    Reuse,
+    Severity,
+)
 from kvtrace.audit.thresholds import Threshold
 from kvtrace.replay.scenario import PrefillTime, Scenario
 from kvtrace.units import NS_PER_MS, NS_PER_S, format_seconds
@@ -112,13 +122,24 @@ def hit_tokens(option: Option) -> int:
 
 def measured(ident: str, value: float | int | str | None, unit: str, source: str) -> Quantity:
     """A measured piece of evidence; exact over the rows that know it."""
+    return _evidence(ident, value, unit, source, "measured", "exact over the rows that know it")
+
+
+def modelled(ident: str, value: float | int | str | None, unit: str, source: str) -> Quantity:
+    """A modelled piece of evidence."""
+    return _evidence(ident, value, unit, source, "modelled", "one replay; no interval")
+
+
+def _evidence(
+    ident: str, value: Cell, unit: str, source: str, kind: Kind, interval_reason: str
+) -> Quantity:
     return Quantity(
         id=ident,
         value=value,
         unit=unit,
         source=source,
-        kind="measured",
-        interval_reason="exact over the rows that know it",
+        kind=kind,
+        interval_reason=interval_reason,
     )
 
 
@@ -130,15 +151,3 @@ def known_only(*quantities: Quantity) -> tuple[Quantity, ...]:
 def in_ms(milliseconds: float | None) -> str:
     """A duration in ms for people."""
     return "unknown" if milliseconds is None else format_seconds(milliseconds / MS_PER_S)
-
-
-def modelled(ident: str, value: float | int | str | None, unit: str, source: str) -> Quantity:
-    """A modelled piece of evidence."""
-    return Quantity(
-        id=ident,
-        value=value,
-        unit=unit,
-        source=source,
-        kind="modelled",
-        interval_reason="one replay; no interval",
-    )

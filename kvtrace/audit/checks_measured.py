@@ -14,6 +14,7 @@ from kvtrace.audit.thresholds import (
     QUEUE_SHARE,
 )
 from kvtrace.audit.view import Row, count, number, summary_of
+from kvtrace.audit.words import counted
 from kvtrace.units import NS_PER_S, format_seconds
 
 _SUMMARY = "latency/summary"
@@ -69,7 +70,7 @@ def _queue_sentence(row: Row, share: float | None) -> str:
         sentence += f"{joiner}queue p50 {in_ms(queue)}, p90 {in_ms(number(row, 'queue_p90_ms'))}"
     if prefill is not None:
         sentence += f", scheduled to first token p50 {in_ms(prefill)}"
-    return f"{sentence} ({known:,} requests, measured)"
+    return f"{sentence} ({counted(known, 'request')}, measured)"
 
 
 def window_too_short(evidence: Evidence) -> Hit | None:
@@ -83,8 +84,8 @@ def window_too_short(evidence: Evidence) -> Hit | None:
         severity="warning",
         confidence="high",
         message=(
-            f"{data.requests:,} requests over {span}: reuse between requests further apart is not "
-            "seen, and the load need not be that of a busy hour. Reuse is a lower bound here"
+            f"{counted(data.requests, 'request')} over {span}: reuse between requests further apart "
+            "is not seen, and the load need not be that of a busy hour. Reuse is a lower bound here"
         ),
         evidence=known_only(
             measured("span_s", data.span_s, "s", "data"),
@@ -188,7 +189,7 @@ def quality_violations(evidence: Evidence) -> Hit | None:
     }
     if not broken:
         return None
-    named = ", ".join(f"{name} ({rows:,} rows)" for name, rows in broken.items())
+    named = ", ".join(f"{name} ({counted(rows, 'row')})" for name, rows in broken.items())
     return Hit(
         severity="warning",
         confidence="high",

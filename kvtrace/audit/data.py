@@ -133,7 +133,8 @@ def _rejected(window: Window) -> Iterator[Validity]:
         yield Validity(
             code="rejected_rows",
             severity="warning",
-            message=f"{rejected:,} of {rows:,} rows were unusable; they are counted, not used",
+            message=f"{rejected:,} of {counted(rows, 'row')} {'was' if rejected == 1 else 'were'} "
+            "unusable: counted, not used",
         )
 
 

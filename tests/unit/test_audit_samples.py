@@ -1,0 +1,68 @@
+"""What the audit says of the sample traces, whose story is known (sample_traces/README.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvtrace import api
+from kvtrace.api.stages import audit_input
+from kvtrace.audit.build import build_audit
+from kvtrace.audit.record import AuditRecord, Finding
+from kvtrace.config import resolve_settings
+from kvtrace.exec.progress import SilentProgress
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> AuditRecord:
+    outcome = api.ingest([SAMPLES], output=tmp_path_factory.mktemp("samples"))
+    return build_audit(
+        audit_input(outcome.dataset, [SAMPLES], resolve_settings(), SilentProgress())
+    )
+
+
+def finding(record: AuditRecord, ident: str) -> Finding:
+    return next(one for one in record.findings if one.id == ident)
+
+
+def test_pulls_over_a_slow_pool_are_found_in_the_measurement(record: AuditRecord) -> None:
+    # 20 000-token prompts wait for their pulls longer than computing what HBM misses would take.
+    slow = finding(record, "hits_not_faster_measured")
+    assert "359 requests of 16,384 to 32,768 tokens: 1,878 ms (p50, measured)" in slow.message
+    factor = next(e for e in slow.evidence if e.id == "measured_over_recompute:16384")
+    assert isinstance(factor.value, float)
+    assert 1.0 <= factor.value < 1.3
+
+
+def test_hit_ratio_of_all_tiers_rises_with_ttft(record: AuditRecord) -> None:
+    trend = finding(record, "high_hit_ratio_slow_ttft")
+    first, last = (
+        next(e.value for e in trend.evidence if e.id == f"hit_ratio_{third}_third")
+        for third in ("first", "last")
+    )
+    # The story: 43 % in either before minute 35, 84 % after; means over windows of look-ups lag.
+    assert first == pytest.approx(0.41, abs=0.03)
+    assert last == pytest.approx(0.78, abs=0.03)
+
+
+def test_no_option_hits_more_than_the_ceiling_of_its_window(record: AuditRecord) -> None:
+    window = record.replay_window
+    assert window is not None
+    assert window.is_peak_hour
+    assert window.reusable_ratio_tokens is not None
+    ratios = [o.hit_ratio_tokens for o in record.options if o.hit_ratio_tokens is not None]
+    assert max(ratios) <= window.reusable_ratio_tokens
+    # The whole trace has a lower ceiling than its busy hour.
+    assert record.reuse.reusable_ratio_tokens is not None
+    assert record.reuse.reusable_ratio_tokens < max(ratios)
+
+
+def test_the_verdict_shows_its_division(record: AuditRecord) -> None:
+    # $4,122 / $460 = 9.0 and $1,377 / $1,224 = 1.1.
+    best = record.verdict.conditions[0]
+    assert "9.0 times the load of this trace at middle prices, $4,122 of cost / $460 saved" in best
+    assert "1.1 times at the prices that favour a pool most, $1,377 / $1,224" in best
+    assert "same reuse" not in best
