@@ -33,7 +33,16 @@ from kvtrace.units import (
 NBSP: Final = "\u00a0"
 MAX_TEXT: Final = 400
 """Longest text from a log or a path that a report shows whole."""
-_TRAFFIC_WORDS: Final = ("moved", "read", "written", "traffic", "requested", "pulled", "loaded")
+_TRAFFIC_WORDS: Final = (
+    "moved",
+    "read",
+    "written",
+    "traffic",
+    "requested",
+    "pulled",
+    "loaded",
+    "net_negative",
+)
 _BYTES: Final = ("bytes", "B")
 _RATES: Final = ("bytes/s", "B/s", "bytes_per_s")
 _RESIDUE: Final = 1e-9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
 from kvtrace.report.charts import Axis, Mark, Panel, Series
 from kvtrace.report.figures import all_charts, move_against_recompute
@@ -193,3 +194,81 @@ def test_bare_record_has_no_figure_and_a_reason_each() -> None:
     record = make_bare_record()
     views = [*all_charts(record, EN).values(), *move_against_recompute(record, EN)]
     assert all(view.figure is None and view.missing for view in views)
+
+
+TIMES = "latency/hit_and_ttft_over_time"
+
+
+def without(record: AuditRecord, *columns: str) -> None:
+    """Make the columns of the time table unknown."""
+    table = record.tables[TIMES]
+    for name in columns:
+        for row in table.rows:
+            row[table.columns.index(name)] = None
+
+
+def test_without_latencies_the_time_figure_is_computed_and_has_no_empty_panel() -> None:
+    record = make_record()
+    without(record, "ttft_p50_ms", "ttft_p90_ms", "queue_p50_ms")
+    without(record, "cached_ratio_tokens", "engine_prefix_hit_ratio")
+    view = all_charts(record, EN)["over_time"]
+    assert (view.title, view.origin, view.origin_too) == ("Hit ratio over time", "computed", None)
+    assert "yaxis2" not in parsed(view.figure)["layout"]
+
+
+def test_measured_and_computed_series_are_both_badged() -> None:
+    view = all_charts(make_record(), EN)["over_time"]
+    assert (view.origin, view.origin_too) == ("measured", "computed")
+
+
+def test_external_and_combined_ratios_of_the_engine_are_drawn() -> None:
+    record = make_record()
+    table = record.tables[TIMES]
+    for name in ("engine_external_hit_ratio", "engine_combined_hit_ratio"):
+        table.columns.append(name)
+        table.units.append("ratio")
+        table.meanings.append("")
+        for row in table.rows:
+            row.append(0.5)
+    names = [t["name"] for t in parsed(all_charts(record, EN)["over_time"].figure)["data"]]
+    assert "local and external together (measured)" in names
+    assert "engine's external cache (measured)" in names
+
+
+def test_axis_ticks_are_all_in_one_unit() -> None:
+    for top, log in ((75.0, False), (0.4, False), (75.0, True)):
+        series = [Series("s", [0.005, top], ["a", "b"], "var(--c-1)")]
+        axis = parsed(charts.dots(series, x=Axis("t", "seconds", log=log)))["layout"]["xaxis"]
+        assert len({tick.split("\u00a0")[1] for tick in axis["ticktext"]}) == 1
+        assert not any("e" in tick for tick in axis["ticktext"])
+
+
+def test_tiers_far_beyond_the_curve_are_not_marked() -> None:
+    record = make_record()
+    record.assumptions.append(quantity("fleet.pool_dram_bytes", 1e18, "bytes"))
+    assert "annotations" not in parsed(all_charts(record, EN)["curve"].figure)["layout"]
+
+
+def test_labels_of_marks_stand_above_the_plot_on_lines_of_their_own() -> None:
+    record = make_record()
+    record.assumptions += [
+        quantity("x.dram_idle_bytes_per_instance", 1e12, "bytes"),
+        quantity("x.hbm_cache_bytes", 5e11, "bytes"),
+    ]
+    notes = parsed(all_charts(record, EN)["curve"].figure)["layout"]["annotations"]
+    assert [one["y"] for one in notes] == [1, 1]
+    assert notes[0]["text"].startswith("HBM")
+    assert notes[0]["yshift"] - notes[1]["yshift"] >= 14
+    assert all("textangle" not in one for one in notes)
+
+
+def test_samples_say_what_they_count_and_over_which_window() -> None:
+    record = make_record()
+    table = record.tables["samples/over_time"]
+    hit_unit, window = (table.columns.index(name) for name in ("hit_unit", "window"))
+    for row in table.rows:
+        if row[table.columns.index("metric")] == "prefix_hit_ratio":
+            row[hit_unit], row[window] = "tokens", "last_1000_requests"
+    summary = all_charts(record, EN)["samples"].summary
+    expected = "Local prefix-cache hit ratio (of tokens, over the last 1,000 requests): from 40"
+    assert expected in summary.replace("\u00a0", " ")

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from kvtrace.audit.record import AuditRecord, Table
+from kvtrace.audit.record import AuditRecord, Outcome, ReplayWindow, Table
 from kvtrace.report.html import MAX_HTML_BYTES, json_block, marked, render_html
 from kvtrace.report.sections import SECTIONS
 from kvtrace.schema.manifest import Note
@@ -303,3 +303,83 @@ def test_data_blocks_cannot_end_their_element() -> None:
 def test_backticks_become_code_and_markup_stays_text() -> None:
     assert marked("set `--x <y>` & go") == "set <code>--x &lt;y&gt;</code> &amp; go"
     assert marked("a lone ` mark") == "a lone ` mark"
+
+
+def text_of(record: AuditRecord, *, zh: bool = False) -> str:
+    return Page(render_html(record, lang="zh" if zh else "en")).text.replace("\u00a0", " ")
+
+
+def test_page_is_titled_by_the_input_that_was_given() -> None:
+    record = make_record()
+    record.reproduce.command = "kvtrace analyze 'my logs' --llm X"
+    assert re.search(r"<title>[^<]* · my logs</title>", render_html(record, lang="en"))
+    record.reproduce.command = "kvtrace analyze 'no end"
+    assert re.search(r"<title>[^<]*conversation[^<]*</title>", render_html(record, lang="en"))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "heading"),
+    [("does_not_pay", "What would change this"), ("pays_only_if", "Only if")],
+)
+def test_conditions_are_headed_by_what_they_are(outcome: Outcome, heading: str) -> None:
+    record = make_record()
+    record.verdict.outcome = outcome
+    record.verdict.conditions = ["9 times the load"]
+    assert re.search(rf"<h3>{heading}</h3><ul class=\"points\"><li>9 times", html_of(record))
+
+
+def html_of(record: AuditRecord) -> str:
+    return render_html(record, lang="en")
+
+
+def test_chinese_page_says_once_that_findings_are_english() -> None:
+    assert text_of(make_record(), zh=True).count("结论与发现的正文为英文") == 1
+    assert "are in English" not in text_of(make_record())
+
+
+def test_replayed_window_and_its_ceiling_stand_beside_the_hit_ratios() -> None:
+    record = make_record()
+    record.replay_window = ReplayWindow(
+        requests=2_345,
+        of_requests=12_031,
+        span_s=3_600.0,
+        is_whole_trace=False,
+        is_peak_hour=True,
+        prompt_tokens=30_000_000,
+        reusable_tokens=11_400_000,
+        reusable_ratio_tokens=0.38,
+    )
+    text = text_of(record)
+    assert "the peak hour, 2,345 of 12,031 requests; --depth full replays all" in text
+    assert "at most 38 %" in text
+    record.replay_window.is_whole_trace = True
+    record.replay_window.requests = 12_031
+    assert "Replayed: the whole trace, 12,031 requests." in text_of(record)
+
+
+def test_origin_of_an_assumption_is_a_badge() -> None:
+    record = make_record()
+    record.assumptions[0].origin_state = "estimated"
+    assert '<span class="tag who estimated">our estimate</span>' in html_of(record)
+
+
+def test_titles_do_not_repeat_what_the_badge_says(full: str) -> None:
+    heads = re.findall(r"<summary>([^<]*) <span class=\"tag", full)
+    assert heads
+    assert not [head for head in heads if head.endswith(("(modelled)", "(measured)"))]
+
+
+def test_tables_that_know_nothing_of_their_topic_are_left_out() -> None:
+    record = make_record()
+    record.tables["latency/summary"] = Table(
+        id="latency/summary",
+        title="Latency",
+        query="latency/summary",
+        columns=["requests", "ttft_p50_ms"],
+        units=["requests", "ms"],
+        meanings=["", ""],
+        rows=[[12_031, None]],
+    )
+    assert 'id="table-latency-summary"' not in html_of(record)
+    record.tables["latency/summary"].rows[0][1] = 12.0
+    assert 'id="table-latency-summary"' in html_of(record)

@@ -29,15 +29,26 @@
   const NARROW = 480; /* px */
   const LEGEND_ROW = 19; /* px */
   let printing = false;
+  /* The legend is a column there, and every second tick is enough. */
+  const fitNarrow = (figure, element) => {
+    const { layout } = figure;
+    if (layout.showlegend) {
+      layout.height += LEGEND_ROW * Math.max(0, figure.data.length - 2);
+      element.style.height = `${layout.height}px`;
+    }
+    for (const [name, axis] of Object.entries(layout)) {
+      if (name.startsWith("xaxis") && axis.tickvals?.length > 4) {
+        axis.tickvals = axis.tickvals.filter((_, i) => i % 2 === 0);
+        axis.ticktext = axis.ticktext.filter((_, i) => i % 2 === 0);
+      }
+    }
+  };
   const draw = (element) => {
     const source = document.getElementById(`${element.id}-data`).textContent;
     const figure = resolve(JSON.parse(source), getComputedStyle(root));
     element.style.height = `${figure.layout.height}px`; /* a resize measures the element */
     if (printing) figure.layout.width = PRINT_WIDTH;
-    else if (element.clientWidth < NARROW && figure.layout.showlegend) { /* its legend is a column */
-      figure.layout.height += LEGEND_ROW * Math.max(0, figure.data.length - 2);
-      element.style.height = `${figure.layout.height}px`;
-    }
+    else if (element.clientWidth < NARROW) fitNarrow(figure, element);
     const options = { ...config, toImageButtonOptions: { format: "svg", filename: `kvtrace-${element.id}` } };
     return Plotly.react(element, figure.data, figure.layout, options).then(() => {
       element.dataset.drawn = "true";

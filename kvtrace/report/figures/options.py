@@ -58,7 +58,7 @@ def ttft_parts(record: AuditRecord, texts: Texts) -> ChartView:
         title=texts("chart.ttft_parts.title"),
         origin="modelled",
         summary=texts(
-            "chart.ttft_parts.summary",
+            "chart.ttft_parts.summary" if len(known) > 1 else "chart.ttft_parts.one",
             best=best.title,
             worst=worst.title,
             best_value=show(best.ttft_s.mean, "s", texts),
