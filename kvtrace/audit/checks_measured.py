@@ -84,8 +84,9 @@ def window_too_short(evidence: Evidence) -> Hit | None:
         severity="warning",
         confidence="high",
         message=(
-            f"{counted(data.requests, 'request')} over {span}: reuse between requests further apart "
-            "is not seen, and the load need not be that of a busy hour. Reuse is a lower bound here"
+            f"{counted(data.requests, 'request')} over {span}: reuse between requests further "
+            "apart is not seen, and the load need not be that of a busy hour. Reuse is a lower "
+            "bound here"
         ),
         evidence=known_only(
             measured("span_s", data.span_s, "s", "data"),

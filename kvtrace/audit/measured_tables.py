@@ -153,8 +153,9 @@ def measured_validity(measured: Measured) -> Iterator[Validity]:
     known = [o for o in measured.options if o.ttft_s.p50 is not None]
     if row is None or not known:
         return
-    fast = min(known, key=lambda option: (option.ttft_s.p50 or 0.0, option.id))
-    slow = max(known, key=lambda option: (option.ttft_s.p50 or 0.0, option.id))
+    known.sort(key=lambda option: (option.ttft_s.p50 or 0.0, option.id))
+    ends = known[:1] + known[1:][-1:]
+    spread = " to ".join(f"{format_seconds(o.ttft_s.p50 or 0.0)} ({o.title})" for o in ends)
     why = (
         "differences are those of model, load and configuration"
         if measured.is_deployed_known
@@ -165,7 +166,6 @@ def measured_validity(measured: Measured) -> Iterator[Validity]:
         code="replay_against_measured",
         severity="info" if measured.is_deployed_known else "warning",
         message=f"Measured TTFT p50 {in_ms(number(row, 'ttft_p50_ms'))}, p90 "
-        f"{in_ms(number(row, 'ttft_p90_ms'))}; modelled p50 "
-        f"{format_seconds(fast.ttft_s.p50 or 0.0)} ({fast.title}) to "
-        f"{format_seconds(slow.ttft_s.p50 or 0.0)} ({slow.title}); {why}. Rows: {AGAINST_TABLE}",
+        f"{in_ms(number(row, 'ttft_p90_ms'))}; modelled p50 {spread}; {why}. Rows: "
+        f"{AGAINST_TABLE}",
     )
