@@ -31,18 +31,37 @@ class AtomTable:
     """(requests,) blocks of each request, a partial last block included."""
 
 
-def build_atoms(trace: RequestTrace) -> AtomTable:
-    """Cut the runs of every request at all run boundaries of the trace.
+@dataclass(frozen=True, slots=True)
+class AtomHistory:
+    """The atoms of requests that came before the replayed ones; arrays, for `warmup`."""
+
+    offset: IntArray
+    """(requests + 1,)"""
+    atoms: IntArray
+    weight: IntArray
+    """(distinct atoms,) blocks of each atom."""
+
+
+def build_atoms(trace: RequestTrace, first: int = 0) -> AtomTable:
+    """The atoms of the requests from `first` on; see `split_atoms`."""
+    return split_atoms(trace, first)[1]
+
+
+def split_atoms(trace: RequestTrace, first: int) -> tuple[AtomHistory, AtomTable]:
+    """Cut the runs of every request at all run boundaries of the trace: before `first`, and after.
 
     Formula: boundaries = {start, start + blocks of every run}; an atom spans two of them.
     """
     offset, atoms, edges = atom_arrays(trace)
-    return AtomTable(
-        offset=offset.tolist(),
-        atoms=atoms.tolist(),
-        blocks=np.diff(edges).tolist(),
-        request_blocks=trace.blocks_per_request().tolist(),
+    weight = np.diff(edges)
+    cut = int(offset[first])
+    table = AtomTable(
+        offset=(offset[first:] - cut).tolist(),
+        atoms=atoms[cut:].tolist(),
+        blocks=weight.tolist(),
+        request_blocks=trace.blocks_per_request()[first:].tolist(),
     )
+    return AtomHistory(offset[: first + 1], atoms[:cut], weight), table
 
 
 def atom_arrays(trace: RequestTrace) -> tuple[IntArray, IntArray, IntArray]:
@@ -69,6 +88,11 @@ class LruCache:
         self.used = 0
         self.evicted = 0
         self._weight = atom_blocks
+
+    def restore(self, content: Sequence[tuple[int, int]]) -> None:
+        """Hold exactly these (atom, blocks), least recent first, in an empty cache."""
+        self.stored.update(content)
+        self.used = sum(self.stored.values())
 
     def extend(self, atoms: Sequence[int], at: int, depth: int, end: int) -> tuple[int, int, int]:
         """Continue a leading run that stands `depth` blocks into `atoms[at]`.
@@ -158,6 +182,12 @@ class HbmCache:
         self._pins: dict[int, int] = {}
         self._unpinned: OrderedDict[int, None] = OrderedDict()
         self._weight = atom_blocks
+
+    def restore(self, content: Sequence[tuple[int, int]]) -> None:
+        """Hold exactly these (atom, blocks), least recent first, in an empty cache."""
+        self.stored.update(content)
+        self.used = sum(self.stored.values())
+        self._unpinned.update(dict.fromkeys(self.stored))
 
     def extend(self, atoms: Sequence[int], at: int, depth: int, end: int) -> tuple[int, int, int]:
         """Continue a leading run; see `LruCache.extend`."""

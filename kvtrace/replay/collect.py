@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 from typing import Final
 
 import numpy as np
 
 from kvtrace.replay.links import FlowNet
+from kvtrace.replay.load import decode_work_s
 from kvtrace.replay.moves import Move
 from kvtrace.replay.result import LinkUse, ReplayResult, Timeline
 from kvtrace.replay.scenario import PrefillTime, Scenario
 from kvtrace.replay.state import Requests
 from kvtrace.replay.topology import Topology
-from kvtrace.schema.arrays import FloatArray, IntArray, RequestTrace
+from kvtrace.schema.arrays import FloatArray, IntArray
 from kvtrace.units import NS_PER_S
 
 _NO_WAIT_S: Final = 1 / NS_PER_S
@@ -21,47 +23,71 @@ _NO_WAIT_S: Final = 1 / NS_PER_S
 
 
 def collect(
-    trace: RequestTrace,
     scenario: Scenario,
     *,
     requests: Requests,
+    output_known: bool,
     topology: Topology,
     tier_hits: Sequence[Sequence[int]],
     net: FlowNet[Move],
     evicted_blocks: int,
     oversized: int,
+    busy_s: float,
+    warmup_requests: int,
 ) -> ReplayResult:
     """The result of a run that has ended."""
-    first_token_s = _floats(requests.first_token_s)
-    span_s = float(first_token_s.max() - requests.arrived_s[0]) if trace.requests else 0.0
-    busy_s = float((first_token_s - _floats(requests.gpu_from_s)).sum())
+    span_s = max(requests.first_token_s) - requests.arrived_s[0] if requests.count else 0.0
     busiest = scenario.instances * span_s
+    timeline = _timeline(scenario, requests, topology, tier_hits, output_known=output_known)
+    offered_load, is_overloaded = _load(scenario, requests, timeline)
     return ReplayResult(
         scenario=scenario,
         span_s=span_s,
-        timeline=_timeline(trace, scenario, requests, topology, tier_hits),
+        timeline=timeline,
         link_use=_link_use(topology, net, span_s),
         prefill_utilisation=min(1.0, busy_s / busiest) if busiest > 0 else 0.0,
         hbm_evicted_blocks=evicted_blocks,
         oversized_requests=oversized,
+        offered_load=offered_load,
+        is_overloaded=is_overloaded,
+        warmup_requests=warmup_requests,
     )
 
 
+def _load(scenario: Scenario, requests: Requests, timeline: Timeline) -> tuple[float | None, bool]:
+    """(offered load, whether the fleet was overloaded); see `ReplayResult`."""
+    arrived_s = _floats(requests.arrived_s)
+    if not requests.count or arrived_s[-1] <= arrived_s[0]:
+        return None, False
+    arrival_span_s = float(arrived_s[-1] - arrived_s[0])
+    needed_s = fsum(timeline.gpu_busy_s.tolist()) + decode_work_s(
+        requests.prompt,
+        requests.output,
+        decode=scenario.decode,
+        room_tokens=scenario.hbm_capacity_bytes / scenario.kv_bytes_per_token,
+    )
+    offered = needed_s / (scenario.instances * arrival_span_s)
+    is_late = arrived_s >= arrived_s[-1] - arrival_span_s / 4
+    backlog_s = float(timeline.queue_s[is_late].mean())
+    return offered, offered > 1.0 or backlog_s > scenario.backlog_share * arrival_span_s
+
+
 def _timeline(
-    trace: RequestTrace,
     scenario: Scenario,
     requests: Requests,
     topology: Topology,
     tier_hits: Sequence[Sequence[int]],
+    *,
+    output_known: bool,
 ) -> Timeline:
     arrived_s = _floats(requests.arrived_s)
     lookup_s, pull_s, load_s = map(_floats, (requests.lookup_s, requests.pull_s, requests.load_s))
     started_s = _floats(requests.started_s)
     ttft_s = _floats(requests.first_token_s) - arrived_s
     waited_s = started_s - arrived_s - lookup_s - pull_s - load_s
-    e2e_s = _floats(requests.e2e_s) if trace.output_known else np.full(requests.count, np.nan)
-    steps = np.asarray(trace.output_tokens, dtype=np.float64) - 1
-    is_decoded = steps > 0 if trace.output_known else np.zeros(requests.count, dtype=np.bool_)
+    e2e_s = _floats(requests.e2e_s) if output_known else np.full(requests.count, np.nan)
+    steps = np.asarray(requests.output, dtype=np.float64) - 1
+    is_decoded = steps > 0
     tpot_s = np.full(requests.count, np.nan)
     np.divide(e2e_s - ttft_s, steps, out=tpot_s, where=is_decoded)
     hit_tokens = {"hbm": _ints(requests.hbm_hit)}
@@ -79,7 +105,7 @@ def _timeline(
         ttft_s=ttft_s,
         tpot_s=tpot_s,
         e2e_s=e2e_s,
-        gpu_busy_s=_floats(requests.pure_s) + started_s - _floats(requests.gpu_from_s),
+        gpu_busy_s=_floats(requests.gpu_s),
         recompute_s=recompute_s,
         recompute_hit_s=recompute_hit_s,
         hit_tokens=hit_tokens,
@@ -91,7 +117,10 @@ def _timeline(
 def _counterfactuals(
     requests: Requests, prefill: PrefillTime, tier_hits: Sequence[Sequence[int]]
 ) -> tuple[FloatArray, FloatArray]:
-    """(whole prompt computed, computing what was loaded): seconds, decode riding along left out."""
+    """(whole prompt computed, computing what was loaded): seconds of requests alone in their steps.
+
+    Decode that rides along is left out.
+    """
     loaded = _sums(tier_hits, requests.count)
     whole: dict[int, float] = {0: 0.0}
     recompute_s: list[float] = []

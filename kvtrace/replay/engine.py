@@ -1,18 +1,26 @@
 """The replay: arrivals, caches, moves, prefill and decode as discrete events.
 
 A request is routed when it arrives. If tiers below HBM may hold more of its prefix than HBM, they
-are looked up at once and the load starts while the request queues (async), provided that its KV
-finds room in HBM; otherwise this happens when its turn comes. Each instance prefills one request at
-a time, oldest arrival first among those that are ready. From admission to completion a request
-holds HBM for its whole prompt and output; there is no preemption. Its blocks become usable by
-others when its prefill ends, in HBM at once and in the tiers below when their write has crossed the
-links. Sync loads keep the GPU, and with it the decode batch, waiting.
+are asked at once and the load starts while the request queues (async), provided that its KV finds
+room in HBM. They are asked again when the scheduler takes the request (`lookup_moment`), since much
+may have been written while it queued: what is found then is loaded first, while the GPU serves
+others; if nothing is, its step waits for the answer. A request asks at most twice, and its second
+load continues from the run that it has.
 
-While a prefill of `P` seconds runs beside `b` decoding requests, each of its `s` chunks carries one
-decode step along: it lasts P + s · step_s(b, context), and the decoders make `s` tokens meanwhile.
+The GPU works in steps. A step takes the prompts that are ready, oldest arrival first, up to
+`prefill_chunk_tokens`; a prompt that does not fit goes on in the next step, and full steps of one
+prompt are one event. All requests whose last prompt token is in a step get their first token at its
+end. A prompt whose next block is being computed in the step waits for the next one, to find it.
+Every step carries one decode step of the running requests along.
+
+From admission to completion a request holds HBM for its whole prompt and output; there is no
+preemption. Its blocks become usable by others when its prefill ends, in HBM at once and in the
+tiers below when their write has crossed the links. Sync loads keep the GPU, and with it the decode
+batch, waiting.
 
 The idealised mode is the bound of the reuse facts: every request is in every cache as soon as it
-has arrived, nothing is pinned, running requests take no HBM, writes cost nothing, loads are async.
+has arrived, nothing is pinned, running requests take no HBM, writes cost nothing, loads are async
+and tiers are asked on arrival alone.
 
 Ties: what ends at a time comes before what arrives at it; events of one time keep the order in
 which they were made. No clock, no randomness: the same input gives the same bits.
@@ -23,42 +31,58 @@ from __future__ import annotations
 from functools import partial
 from heapq import heappop, heappush
 from math import inf
+from typing import Final
 
 from kvtrace.replay.chain import Chain, Part, Run
 from kvtrace.replay.collect import collect
 from kvtrace.replay.moves import Agenda, Move, Mover
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
-from kvtrace.replay.state import Instance, Requests
+from kvtrace.replay.state import Instance, Requests, Step
+from kvtrace.replay.steps import step_time
 from kvtrace.replay.topology import Leg, build_topology, check_scenario
+from kvtrace.replay.warmup import warm_caches
 from kvtrace.schema.arrays import RequestTrace
 
+_READY: Final = 0
+_AWAY: Final = 1
+"""It loads."""
+_BLOCKED: Final = 2
+"""It finds no room in HBM."""
+_LATER: Final = 3
+"""It has to wait for the next step, and so does everybody behind it."""
 
-def simulate(trace: RequestTrace, scenario: Scenario) -> ReplayResult:
+
+def simulate(trace: RequestTrace, scenario: Scenario, *, warmup_requests: int = 0) -> ReplayResult:
     """Replay `trace` on `scenario`: one timeline per request and the ledger of every link.
 
+    The first `warmup_requests` only fill the caches (`kvtrace.replay.warmup`): the timeline has a
+    row for each request after them, and nothing in the result counts them.
     A trace without a clock arrives all at once: its hits mean something, its times do not.
 
     Raises:
         ModelError: the scenario cannot be replayed.
     """
     check_scenario(scenario)
-    return _Replay(trace, scenario).run()
+    return _Replay(trace, scenario, min(max(warmup_requests, 0), trace.requests)).run()
 
 
 class _Replay:
     """One run. Handlers take the time of their event; `_settle` ends each of them."""
 
-    def __init__(self, trace: RequestTrace, scenario: Scenario) -> None:
+    def __init__(self, trace: RequestTrace, scenario: Scenario, first: int) -> None:
         kv_bytes = scenario.kv_bytes_per_token
-        self._trace = trace
+        self._output_known = trace.output_known
         self._scenario = scenario
         self._kv_bytes = kv_bytes
         self._prefill_s = scenario.prefill.prefill_s
+        steps = step_time(scenario)
+        self._work_s = steps.work_s
+        self._step_s = steps.step_s
         self._chunk = scenario.prefill_chunk_tokens
         self._is_ideal = scenario.idealised
         self._is_sync = scenario.load_mode == "sync" and not scenario.idealised
-        requests = self._requests = Requests(trace, scenario)
+        requests = self._requests = Requests(trace, scenario, first)
         table = requests.table
         self._atoms = table.atoms
         self._offset = table.offset
@@ -82,7 +106,13 @@ class _Replay:
             Instance(index, scenario, table, requests.block_tokens)
             for index in range(scenario.instances)
         ]
-        self._turn = 0
+        if first and requests.history is not None:
+            warm_caches(requests.history, self._instances, self._tiers, is_ideal=self._is_ideal)
+        is_scheduled = scenario.lookup_moment == "on_schedule" and not self._is_sync
+        self._asks_again = is_scheduled and bool(self._tiers) and not self._is_ideal
+        self._turn = first % scenario.instances
+        self._first = first
+        self._busy_s = 0.0
         self._oversized = 0
 
     # ---------------------------------------------------------------- the loop
@@ -112,9 +142,9 @@ class _Replay:
                 upcoming += 1
 
     def _settle(self, instance: Instance, now: float) -> None:
-        """Let the instance take its next request, and set the pace of its decode batch."""
-        if not instance.is_busy and (instance.waiting or instance.loaded):
-            self._take_next(instance, now)
+        """Let the instance take its next step, and set the pace of its decode batch."""
+        if not instance.is_busy and (instance.waiting or instance.loaded or instance.partial >= 0):
+            self._take_step(instance, now)
         if instance.is_dirty:
             instance.is_dirty = False
             decode = instance.decode
@@ -191,17 +221,17 @@ class _Replay:
     # ---------------------------------------------------------------- lookup and load
 
     def _look_below(self, request: int, instance: Instance, run: Run, now: float) -> bool:
-        """Look up the tiers below HBM; True when the request is away (lookup or load).
+        """Ask the tiers below HBM on arrival; True when the request is away (lookup or load).
 
-        Where something is to be loaded but HBM has no room, `wants_lookup` stays set.
+        Where something is to be loaded but HBM has no room, `wants_lookup` is set.
         """
         requests = self._requests
         parts, lookup_s = self._chain.find(request, instance.index, run)
         if parts and not self._admit(request, instance, run):
             requests.wants_lookup[request] = 1
             return False
-        requests.wants_lookup[request] = 0
         requests.lookup_s[request] = lookup_s
+        requests.answered_s[request] = now + lookup_s
         if parts:
             requests.planned[request] = parts[-1].run[2]
             self._begin_load(request, instance, parts, now + lookup_s)
@@ -250,7 +280,7 @@ class _Replay:
             size = tokens * self._kv_bytes
             reads = tier.reads[instance.index]
             legs += [(leg, size) for leg in reads]
-            self._tier_hits[tier.index][request] = tokens
+            self._tier_hits[tier.index][request] += tokens
             if reads:
                 requests.moved_bytes[request] += size
             if not self._is_ideal:
@@ -269,61 +299,134 @@ class _Replay:
             hbm.reserved -= (blocks - requests.run[request]) * requests.block_tokens
             hbm.fill(self._atoms, requests.at[request], requests.held[request], at, depth)
             requests.hold(request, run)
+        self._requests.answered_s[request] = now
         if self._is_sync:
-            self._begin_prefill(request, instance, now)
+            instance.is_busy = False
+            self._busy_s += now - self._requests.gpu_from_s[request]
+            self._take_step(instance, now, first=request)
         else:
             heappush(instance.loaded, request)
         self._settle(instance, now)
 
-    # ---------------------------------------------------------------- prefill
+    # ---------------------------------------------------------------- the next step
 
-    def _take_next(self, instance: Instance, now: float) -> None:
-        """Give the free GPU to the oldest request that is ready and finds room."""
+    def _take_step(self, instance: Instance, now: float, first: int = -1) -> None:
+        """Give the free GPU its next step: `first` or the partial request, then what is ready."""
+        step = Step(self._chunk or inf)
+        if first >= 0:
+            self._begin_prefill(first, instance)
+            self._put(first, instance, step)
+        elif instance.partial >= 0:
+            self._put(instance.partial, instance, step)
+        while step.room > 0 and not instance.is_busy:
+            request = self._next_ready(instance, step, now)
+            if request < 0:
+                break
+            self._begin_prefill(request, instance)
+            self._put(request, instance, step)
+        if step.members:
+            self._run_step(instance, step, now)
+
+    def _next_ready(self, instance: Instance, step: Step, now: float) -> int:
+        """The oldest request that can prefill, which now holds its HBM; -1: none can.
+
+        Loads that turn out to be due start on the way.
+        """
         waiting = instance.waiting
         loaded = instance.loaded
+        is_blocked = False
         while not instance.is_busy:
-            if waiting and not (loaded and loaded[0] < waiting[0]):
-                request = heappop(waiting)
-                instance.is_blocked = not self._enter(request, instance, now)
-                if not instance.is_blocked:
-                    continue
-                heappush(waiting, request)
-            if not loaded:
-                return
-            request = heappop(loaded)
-            if not self._is_ideal:
-                self._extend_held(request, instance)
-            self._begin_prefill(request, instance, now)
+            if waiting and not is_blocked and not (loaded and loaded[0] < waiting[0]):
+                request = waiting[0]
+                outcome = self._enter(request, instance, step, now)
+                if outcome == _LATER:
+                    return -1
+                is_blocked = instance.is_blocked = outcome == _BLOCKED
+                if not is_blocked:
+                    heappop(waiting)
+            elif loaded:
+                request = loaded[0]
+                outcome = _READY if self._is_ideal else self._go_on(request, instance, step, now)
+                if outcome == _LATER:
+                    return -1
+                heappop(loaded)
+            else:
+                return -1
+            if outcome == _READY:
+                return request
+        return -1
 
-    def _enter(self, request: int, instance: Instance, now: float) -> bool:
-        """Admit a waiting request and start it (or its load); False when it finds no room."""
+    def _enter(self, request: int, instance: Instance, step: Step, now: float) -> int:
+        """Admit a waiting request to the step, or start its load; says what came of it."""
         requests = self._requests
         run = self._run_in_hbm(request, instance)
-        is_due = requests.wants_lookup[request] and run[2] < self._blocks[request]
-        if is_due and not self._is_sync:
-            if self._look_below(request, instance, run, now):
-                return True
-            if requests.wants_lookup[request]:
-                return False
-        if not self._admit(request, instance, run):
-            return False
-        if is_due and self._is_sync:
-            self._load_in_step(request, instance, run, now)
-        else:
-            self._begin_prefill(request, instance, now)
-        return True
-
-    def _load_in_step(self, request: int, instance: Instance, run: Run, now: float) -> None:
-        """Sync load: the GPU, and the batch that decodes on it, wait for lookup and move."""
-        requests = self._requests
+        if run[2] == self._blocks[request]:
+            return _READY if self._admit(request, instance, run) else _BLOCKED
+        if instance.computing and self._atoms[run[0]] in instance.computing:
+            return _LATER
+        if not requests.wants_lookup[request] and not self._is_due_again(request, now):
+            return _READY if self._admit(request, instance, run) else _BLOCKED
         parts, lookup_s = self._chain.find(request, instance.index, run)
-        requests.lookup_s[request] = lookup_s
-        requests.gpu_from_s[request] = now
-        instance.is_busy = True
-        instance.is_dirty = True
-        instance.decode.serve(now)
-        instance.steps_per_s = 0.0
+        if parts and self._is_sync and step.members:
+            return _LATER
+        if not self._admit(request, instance, run):
+            requests.wants_lookup[request] = 1
+            return _BLOCKED
+        requests.wants_lookup[request] = 0
+        return self._after_lookup(request, instance, step, now, parts, lookup_s)
+
+    def _go_on(self, request: int, instance: Instance, step: Step, now: float) -> int:
+        """The turn of a request whose load has ended: more may be in HBM, or to be loaded."""
+        self._extend_held(request, instance)
+        requests = self._requests
+        run = (requests.at[request], requests.depth[request], requests.run[request])
+        if run[2] == self._blocks[request]:
+            return _READY
+        if instance.computing and self._atoms[run[0]] in instance.computing:
+            return _LATER
+        if not self._is_due_again(request, now):
+            return _READY
+        parts, lookup_s = self._chain.find(request, instance.index, run)
+        return self._after_lookup(request, instance, step, now, parts, lookup_s)
+
+    def _is_due_again(self, request: int, now: float) -> bool:
+        """Whether the tiers are asked once more: the request has queued since they answered."""
+        requests = self._requests
+        return (
+            self._asks_again
+            and not requests.asked_again[request]
+            and requests.answered_s[request] < now
+        )
+
+    def _after_lookup(
+        self,
+        request: int,
+        instance: Instance,
+        step: Step,
+        now: float,
+        parts: list[Part],
+        lookup_s: float,
+    ) -> int:
+        """The tiers were asked for a request that holds its HBM: load, or let the step wait.
+
+        Sync: the GPU, and the batch that decodes on it, wait for lookup and load.
+        """
+        requests = self._requests
+        requests.asked_again[request] = 1
+        requests.lookup_s[request] += lookup_s
+        if self._is_sync:
+            requests.gpu_from_s[request] = now
+        if not parts:
+            step.lookup_s = max(step.lookup_s, lookup_s)
+            return _READY
+        requests.planned[request] = parts[-1].run[2]
+        if self._is_sync:
+            instance.is_busy = True
+            instance.is_dirty = True
+            instance.decode.serve(now)
+            instance.steps_per_s = 0.0
         self._begin_load(request, instance, parts, now + lookup_s)
+        return _AWAY
 
     def _extend_held(self, request: int, instance: Instance) -> None:
         """Use what others have put into HBM while the request waited with its load."""
@@ -341,48 +444,112 @@ class _Replay:
             requests.hbm_hit[request] += requests.tokens(request, blocks) - before
             requests.hold(request, (at, depth, blocks))
 
-    def _begin_prefill(self, request: int, instance: Instance, now: float) -> None:
+    # ---------------------------------------------------------------- prefill
+
+    def _begin_prefill(self, request: int, instance: Instance) -> None:
+        """What is to be computed is settled now."""
         requests = self._requests
         new = requests.computed[request]
         hit = requests.prompt[request] - new
         guessed, pure_s = requests.guess[request]
-        if guessed != hit:
-            pure_s = self._prefill_s(new, hit)
-        requests.pure_s[request] = pure_s
-        requests.started_s[request] = now
-        if requests.gpu_from_s[request] < 0.0:
-            requests.gpu_from_s[request] = now
-        instance.is_busy = True
+        requests.pure_s[request] = pure_s if guessed == hit else self._prefill_s(new, hit)
+        requests.left[request] = new
+        self._mark_computing(request, instance)
+
+    def _mark_computing(self, request: int, instance: Instance) -> None:
+        if not self._is_ideal:
+            at, end = self._requests.at[request], self._offset[request + 1]
+            instance.computing.update(self._atoms[at:end])
+
+    def _put(self, request: int, instance: Instance, step: Step) -> None:
+        """Give the step what is left of the request's prompt, as far as it fits.
+
+        The first of a step may fill any number of steps; its rest then shares the one after them.
+        """
+        requests = self._requests
+        new, left = requests.computed[request], requests.left[request]
+        hit = requests.prompt[request] - new
+        tokens = left
+        if left > step.room:
+            if step.members:
+                tokens = int(step.room)
+            else:
+                step.steps = (left - 1) // self._chunk
+                tokens = step.steps * self._chunk
+        rest = left - tokens
+        done = new - left
+        step.tokens += tokens
+        step.work_s += self._work_s(done + tokens, hit) - (self._work_s(done, hit) if done else 0.0)
+        step.is_start = step.is_start or not done
+        price_s = requests.pure_s[request] * (tokens / new) if new else 0.0
+        step.price_s += price_s
+        step.members.append((request, price_s))
+        step.room = 0 if rest or not self._chunk else step.room - tokens
+        requests.left[request] = rest
+        instance.partial = request if rest else -1
+
+    def _run_step(self, instance: Instance, step: Step, now: float) -> None:
+        """Start the step: its length, who pays for it, and the pace of the decoders beside it."""
+        requests = self._requests
         decode = instance.decode
-        wall_s = pure_s
+        steps = step.steps
+        wall_s = self._step_s(
+            step.tokens,
+            step.work_s,
+            steps=steps,
+            is_start=step.is_start,
+            batch=decode.size,
+            context_tokens=decode.context,
+        )
+        extra_s = wall_s
+        start_s = now + step.lookup_s
         if decode.size:
             decode.serve(now)
-            steps = max(1, -(-new // self._chunk)) if self._chunk else 1
-            wall_s += steps * decode.step_s()
-            instance.steps_per_s = steps / wall_s
+            alone_s = steps * decode.step_s()
+            wall_s = max(wall_s, alone_s)
+            extra_s = wall_s - alone_s
+            instance.steps_per_s = steps / (step.lookup_s + wall_s)
             instance.is_dirty = True
-        self._agenda.add(now + wall_s, partial(self._end_prefill, request, instance))
+        share = extra_s / step.price_s if step.price_s > 0.0 else 0.0
+        for request, price_s in step.members:
+            requests.gpu_s[request] += share * price_s
+            if requests.started_s[request] < 0.0:
+                requests.started_s[request] = start_s
+                if requests.gpu_from_s[request] >= 0.0:
+                    requests.gpu_s[request] += start_s - requests.gpu_from_s[request]
+        self._busy_s += step.lookup_s + wall_s
+        instance.is_busy = True
+        self._agenda.add(start_s + wall_s, partial(self._end_step, instance, step))
+
+    def _end_step(self, instance: Instance, step: Step, now: float) -> None:
+        """First tokens for all whose prompt is done; then the next step."""
+        instance.is_busy = False
+        instance.steps_per_s = None
+        instance.decode.serve(now)
+        instance.computing.clear()
+        left = self._requests.left
+        for request, _ in step.members:
+            if left[request]:
+                self._mark_computing(request, instance)
+            else:
+                self._end_prefill(request, instance, now)
+        instance.is_dirty = instance.decode.size > 0
+        self._settle(instance, now)
 
     def _end_prefill(self, request: int, instance: Instance, now: float) -> None:
-        """First token: publish the blocks, decode or leave, and take the next request."""
+        """First token: publish the blocks, and decode or leave."""
         requests = self._requests
-        instance.is_busy = False
         requests.first_token_s[request] = now
         instance.queued -= 1
         left_s = instance.queued_s - requests.guess[request][1]
         instance.queued_s = left_s if instance.queued else 0.0
-        decode = instance.decode
-        decode.serve(now)
-        instance.steps_per_s = None
         if not self._is_ideal and self._blocks[request]:
             self._publish(request, instance, now)
         output = requests.output[request]
         if output > 1:
-            decode.join(request, output - 1, requests.prompt[request] + output / 2)
+            instance.decode.join(request, output - 1, requests.prompt[request] + output / 2)
         else:
             self._complete(request, instance, now)
-        instance.is_dirty = decode.size > 0
-        self._settle(instance, now)
 
     def _publish(self, request: int, instance: Instance, now: float) -> None:
         """The prompt's blocks are computed: usable in HBM now, below once written."""
@@ -421,12 +588,14 @@ class _Replay:
     def _collect(self) -> ReplayResult:
         caches = [one.ideal_hbm if self._is_ideal else one.hbm for one in self._instances]
         return collect(
-            self._trace,
             self._scenario,
             requests=self._requests,
+            output_known=self._output_known,
             topology=self._topology,
             tier_hits=self._tier_hits,
             net=self._mover.net,
             evicted_blocks=sum(cache.evicted for cache in caches),
             oversized=self._oversized,
+            busy_s=self._busy_s,
+            warmup_requests=self._first,
         )

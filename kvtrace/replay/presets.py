@@ -13,13 +13,9 @@ from typing import Final, NamedTuple
 
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
+from kvtrace.cost.step import PREFILL_CHUNK_TOKENS, StepModel
 from kvtrace.cost.transfer import Hop, MovePath
 from kvtrace.replay.scenario import LinkSpec, LoadDecision, Scenario, StageSpec, TierSpec
-
-PREFILL_CHUNK_TOKENS: Final = 8192
-"""Tokens of one engine step. Source: vLLM 0.10 and later, `EngineArgs` defaults of
-`max_num_batched_tokens` for an API server on GPUs of 70 GiB and more other than A100 (2 048
-elsewhere)."""
 
 
 class _PoolOption(NamedTuple):
@@ -59,6 +55,7 @@ def build_scenarios(
     Raises:
         ModelError: the LLM does not fit, or its FLOPs are not known.
     """
+    step = StepModel(deployment.prefill, deployment.decode)
 
     def scenario(
         option_id: str,
@@ -81,6 +78,7 @@ def build_scenarios(
             load_decision=load_decision,
             reuse=reuse,
             prefill_chunk_tokens=prefill_chunk_tokens,
+            step=step,
         )
 
     dram, dram_links = _dram_tier(deployment, fleet)

@@ -29,11 +29,13 @@ class Timeline:
     """NaN where the output length is unknown or 1."""
     e2e_s: FloatArray
     gpu_busy_s: FloatArray
-    """Seconds of the instance that the request's prefill (and sync load) took."""
+    """Seconds of the instance that the request's prefill (and sync load) took: its share of what
+    its steps took beyond decoding alone, by single-request price of the tokens in each."""
     recompute_s: FloatArray
-    """Counterfactual: prefill of the whole prompt with nothing cached."""
+    """Counterfactual: prefill of the whole prompt with nothing cached, alone in its steps."""
     recompute_hit_s: FloatArray
-    """Counterfactual of the loaded part: prefill with the HBM hit alone, minus `prefill_s`."""
+    """Counterfactual of the loaded part: prefill with the HBM hit alone, minus prefill as it was;
+    both at the price of a request that shares no step."""
     hit_tokens: Mapping[str, IntArray]
     """By tier id (`hbm` first): tokens served from it."""
     computed_tokens: IntArray
@@ -66,7 +68,18 @@ class ReplayResult:
     timeline: Timeline
     link_use: tuple[LinkUse, ...]
     prefill_utilisation: float
-    """Busy prefill seconds over instances × span, 0..1."""
+    """Seconds in steps with prefill (and sync loads) over instances × span, 0..1. It saturates
+    when the fleet is overloaded: see `offered_load`."""
     hbm_evicted_blocks: int
     oversized_requests: int = 0
     """Requests whose KV alone exceeds the HBM of an instance; served anyway, in an empty one."""
+    offered_load: float | None = None
+    """Busy seconds needed per instance-second of the arrival span: Σ `gpu_busy_s`, and the output
+    tokens at the fullest batch that HBM holds, over instances × (last - first arrival). Above 1 the
+    queue grows as long as requests arrive. None where all arrive at once."""
+    is_overloaded: bool = False
+    """The offered load is above 1, or requests of the last quarter of the arrival span queue for
+    more than `Scenario.backlog_share` of the span on average: times then say how long the trace
+    was, not how fast the option is."""
+    warmup_requests: int = 0
+    """Requests before the replayed ones that filled the caches; nothing else here counts them."""

@@ -11,6 +11,10 @@ LoadMode = Literal["async", "sync"]
 """async: the request waits for its load while the GPU serves others; sync: the GPU waits too."""
 LoadDecision = Literal["always", "never", "arbiter"]
 """arbiter: load only what is priced below recomputing it, links as they are at that moment."""
+LookupMoment = Literal["on_schedule", "on_arrival"]
+"""When the tiers below HBM are asked. on_arrival: then alone. on_schedule: then (so that a load may
+start while the request queues), and again when the scheduler takes the request, from where its run
+stands by then, unless the answer has only just come; engines with a cache connector ask there."""
 Routing = Literal["round_robin", "least_loaded"]
 
 
@@ -27,6 +31,30 @@ class DecodeTime(Protocol):
 
     def step_s(self, batch: float, context_tokens: float) -> float:
         """Seconds for one step of `batch` sequences with `context_tokens` of KV in all."""
+        ...
+
+
+class StepTime(Protocol):
+    """Seconds of engine steps that prompts of several requests share with the decode batch."""
+
+    def work_s(self, new_tokens: float, cached_tokens: float) -> float:
+        """Seconds that a request adds to its steps whatever it shares them with (attention)."""
+        ...
+
+    def step_s(
+        self,
+        new_tokens: float,
+        work_s: float,
+        *,
+        steps: int,
+        is_start: bool,
+        batch: int,
+        context_tokens: float,
+    ) -> float:
+        """Seconds of `steps` steps with `new_tokens` and `work_s` in all, beside `batch` decoders.
+
+        `is_start`: a prefill begins in them, so that what a prefill pays once is due.
+        """
         ...
 
 
@@ -98,5 +126,13 @@ class Scenario:
     """True: instant insert and no pinning; hit ratios then equal the reuse facts."""
     seed: int = 0
     prefill_chunk_tokens: int = 0
-    """Prompt tokens computed per engine step (chunked prefill); 0: a prefill is one step. While a
-    prefill runs, every step also serves the decoding requests and lasts that much longer."""
+    """Prompt tokens of one engine step at most: waiting prompts share a step up to it, a longer one
+    takes several (chunked prefill). 0: a prefill is one step of its own. Every step also serves the
+    decoding requests."""
+    step: StepTime | None = None
+    """Prices shared steps. None: requests of a step add up to their single prefills, and each step
+    to a whole decode step of those that ride along."""
+    lookup_moment: LookupMoment = "on_schedule"
+    backlog_share: float = 0.05
+    """A replay whose last arrivals (last quarter of the span) wait longer than this share of the
+    span on average did not keep up; see `ReplayResult.is_overloaded`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvtrace.replay.blocks import AtomTable, HbmCache, LruCache, build_atoms
+from kvtrace.replay.blocks import AtomHistory, AtomTable, HbmCache, LruCache, split_atoms
 from kvtrace.replay.decode import DecodeBatch
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.topology import blocks_of
@@ -11,9 +11,10 @@ from kvtrace.units import NS_PER_S
 
 
 class Instance:
-    """One engine instance: a prefill server, a decode batch, and HBM."""
+    """One engine instance: steps of prefill, a decode batch, and HBM."""
 
     __slots__ = (
+        "computing",
         "decode",
         "hbm",
         "holders",
@@ -23,6 +24,7 @@ class Instance:
         "is_busy",
         "is_dirty",
         "loaded",
+        "partial",
         "queued",
         "queued_s",
         "steps_per_s",
@@ -47,6 +49,10 @@ class Instance:
         self.queued = 0
         self.queued_s = 0.0
         """Prefill seconds of the requests routed here that have no first token yet."""
+        self.partial = -1
+        """The request whose prompt is computed in part; -1: none."""
+        self.computing: set[int] = set()
+        """Atoms that the present step (or the partial request) computes."""
         self.is_busy = False
         self.is_blocked = False
         """The oldest waiting request finds no room: nobody may overtake it into HBM."""
@@ -56,18 +62,43 @@ class Instance:
         """Decode steps per second while a prefill (or a sync load) holds the GPU."""
 
 
-class Requests:
-    """The trace as plain lists, and what is known of each request so far."""
+class Step:
+    """What the GPU does next: prompt tokens of some requests, in one step or several."""
 
-    def __init__(self, trace: RequestTrace, scenario: Scenario) -> None:
-        count = trace.requests
+    __slots__ = ("is_start", "lookup_s", "members", "price_s", "room", "steps", "tokens", "work_s")
+
+    def __init__(self, room: float) -> None:
+        self.room = room
+        """Prompt tokens that still fit."""
+        self.members: list[tuple[int, float]] = []
+        """(request, price of its tokens as if it were alone in its steps)"""
+        self.tokens = 0
+        self.work_s = 0.0
+        self.price_s = 0.0
+        self.steps = 1
+        self.is_start = False
+        """A prefill begins in it."""
+        self.lookup_s = 0.0
+        """The step waits so long for the answers of tiers that were asked for its requests."""
+
+
+class Requests:
+    """The requests from `first` on as plain lists, and what is known of each so far."""
+
+    def __init__(self, trace: RequestTrace, scenario: Scenario, first: int = 0) -> None:
+        count = trace.requests - first
         self.count = count
         self.block_tokens = max(1, trace.block_size_tokens)
-        self.arrived_s: list[float] = (trace.arrived_at_ns / NS_PER_S).tolist()
-        self.prompt: list[int] = trace.prompt_tokens.tolist()
-        output: list[int] = trace.output_tokens.tolist()
+        self.arrived_s: list[float] = (trace.arrived_at_ns[first:] / NS_PER_S).tolist()
+        self.prompt: list[int] = trace.prompt_tokens[first:].tolist()
+        output: list[int] = trace.output_tokens[first:].tolist()
         self.output = output if trace.output_known else [0] * count
-        self.table = build_atoms(trace) if scenario.reuse else _no_atoms(count)
+        self.history: AtomHistory | None = None
+        """Of the requests before `first`."""
+        if scenario.reuse:
+            self.history, self.table = split_atoms(trace, first)
+        else:
+            self.table = _no_atoms(count)
         blocks = self.table.request_blocks
         size = self.block_tokens
         self.pad = [max(0, b * size - p) for b, p in zip(blocks, self.prompt, strict=True)]
@@ -84,11 +115,16 @@ class Requests:
         self.lookup_s = [0.0] * count
         self.pull_s = [0.0] * count
         self.load_s = [0.0] * count
-        self.started_s = [0.0] * count
+        self.started_s = [-1.0] * count
+        """When its first step began; negative before."""
         self.pure_s = [0.0] * count
-        """Prefill seconds without the decode steps that ride along."""
+        """Prefill seconds of the request alone: no step shared, no decode beside it."""
+        self.left = [0] * count
+        """Prompt tokens that no step has taken yet, once the prefill has begun."""
+        self.gpu_s = [0.0] * count
+        """Its share of the seconds of the GPU."""
         self.gpu_from_s = [-1.0] * count
-        """When the request got the GPU: for its sync load, else for its prefill."""
+        """When the GPU began to wait for its lookup and load; negative unless it does."""
         self.first_token_s = [0.0] * count
         """Time of the first token, on the clock of `arrived_s`."""
         self.e2e_s = [0.0] * count
@@ -97,6 +133,10 @@ class Requests:
         self.moved_bytes = [0.0] * count
         self.wants_lookup = bytearray(count)
         """1: the tiers below HBM are still to be looked up."""
+        self.asked_again = bytearray(count)
+        """1: they have been asked when the scheduler took the request."""
+        self.answered_s = [-1.0] * count
+        """When the last answer, or what it let load, was there; negative before."""
         self.planned = [0] * count
         """Blocks that caches will serve, as far as is known at arrival."""
         self.guess: list[tuple[int, float]] = [(-1, 0.0)] * count

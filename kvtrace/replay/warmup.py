@@ -1,0 +1,71 @@
+"""Caches as a history leaves them, without replaying it in time.
+
+Every request of the history is taken to be in its caches as soon as it has arrived: it touches its
+blocks tail to head in the HBM of its instance (round robin) and in every tier, which evict the
+least recent blocks. Nothing is pinned, moved or timed. Since LRU caches keep the most recently
+touched blocks, the result needs no loop over requests: it is each cache's last touches, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kvtrace.replay.blocks import AtomHistory
+from kvtrace.replay.state import Instance
+from kvtrace.replay.topology import Tier
+from kvtrace.schema.arrays import IntArray
+
+
+def warm_caches(
+    history: AtomHistory,
+    instances: Sequence[Instance],
+    tiers: Sequence[Tier],
+    *,
+    is_ideal: bool,
+) -> None:
+    """Fill the caches of all instances and tiers with what `history` leaves in them."""
+    touches, owner = _touches(history)
+    count = len(instances)
+    for instance in instances:
+        mine = touches[owner % count == instance.index] if count > 1 else touches
+        size = instance.hbm.capacity_tokens // instance.hbm.block_tokens
+        if is_ideal:
+            cache = instance.ideal_hbm
+            cache.restore(most_recent(mine, history.weight, cache.capacity))
+        else:
+            instance.hbm.restore(most_recent(mine, history.weight, size))
+        for tier in tiers:
+            if tier.spec.scope == "instance":
+                private = tier.caches[instance.index]
+                private.restore(most_recent(mine, history.weight, private.capacity))
+    for tier in tiers:
+        if tier.spec.scope == "shared":
+            shared = tier.caches[0]
+            shared.restore(most_recent(touches, history.weight, shared.capacity))
+
+
+def most_recent(touches: IntArray, weight: IntArray, capacity: int) -> list[tuple[int, int]]:
+    """(atom, blocks) that LRU keeps after `touches`, least recent first.
+
+    The last atom to fit keeps its head: inside an atom the tail is the least recent.
+    """
+    if not len(touches) or capacity <= 0:
+        return []
+    atoms, back = np.unique(touches[::-1], return_index=True)
+    atoms = atoms[np.argsort(back)]
+    blocks = weight[atoms]
+    before = np.cumsum(blocks) - blocks
+    kept = int(np.searchsorted(before, capacity, side="left"))
+    held = np.minimum(blocks[:kept], capacity - before[:kept])
+    return list(zip(atoms[:kept][::-1].tolist(), held[::-1].tolist(), strict=True))
+
+
+def _touches(history: AtomHistory) -> tuple[IntArray, IntArray]:
+    """Atoms in order of touch (requests in order, tail to head in each), and whose touch it is."""
+    offset = history.offset
+    counts = np.diff(offset)
+    owner = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    at = offset[owner] + offset[owner + 1] - 1 - np.arange(len(owner), dtype=np.int64)
+    return history.atoms[at], owner
