@@ -24,7 +24,7 @@ _GLOB_CHARS: Final = frozenset("*?[")
 _SWAP_SUFFIXES: Final = (".swp", ".swo", ".swx", "~", ".tmp", ".part", ".lock")
 _DOCUMENT_SUFFIXES: Final = (".md", ".markdown", ".rst")
 _REPORT_FILES: Final = frozenset({"audit.json", "report.html"})
-_MAX_NOTES: Final = 50
+_MAX_SHOWN: Final = 5
 _KINDS: Final = (
     (stat.S_ISFIFO, "a FIFO; pipe it into a file first"),
     (stat.S_ISSOCK, "a socket"),
@@ -102,7 +102,7 @@ def _expand(given: str) -> list[Path]:
             "KVT-I001",
             f"no file matches `{printable(given)}`",
             where=Location(printable(given)),
-            hint="quote the pattern so that the shell leaves it alone, or name the folder",
+            hint=_near_pattern(given),
         )
     raise InputError(
         "KVT-I001",
@@ -112,18 +112,40 @@ def _expand(given: str) -> list[Path]:
     )
 
 
+def _near_pattern(pattern: str) -> str:
+    """The part of a pattern that exists, and what is there instead."""
+    parts = Path(pattern).parts
+    fixed = next(at for at, part in enumerate(parts) if _GLOB_CHARS & set(part))
+    folder = Path(*parts[:fixed])
+    if not folder.is_dir():
+        return f"`{printable(str(folder))}` does not exist; {_close_matches(folder)}"
+    names = _names_in(folder)
+    shown = ", ".join(f"`{printable(name)}`" for name in names[:_MAX_SHOWN])
+    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    return (
+        f"`{printable(str(folder))}` holds {shown}{more}"
+        if names
+        else (f"`{printable(str(folder))}` is empty")
+    )
+
+
 def _close_matches(path: Path) -> str:
+    """Names like the one that is not there, in the nearest folder that is."""
     parent = path.parent
     while not parent.is_dir() and parent != parent.parent:
         path, parent = parent, parent.parent
-    try:
-        siblings = sorted(os.listdir(parent))
-    except OSError:
-        siblings = []
+    siblings = _names_in(parent)
     close = difflib.get_close_matches(path.name, siblings, n=3)
     if close:
         return "did you mean " + " or ".join(f"`{printable(str(parent / n))}`" for n in close)
     return f"`{printable(str(parent))}` holds {len(siblings)} entries, none with a similar name"
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def _visit_given(walk: _Walk, path: Path) -> None:
@@ -220,15 +242,5 @@ def _ordered(walk: _Walk) -> Discovery:
         files.append(
             InputFile(len(files), path, printable(name), status.st_size, status.st_mtime_ns)
         )
-    return Discovery(tuple(files), _shortened(walk.skipped))
-
-
-def _shortened(notes: list[Note]) -> tuple[Note, ...]:
-    ordered = sorted(notes, key=lambda note: (note.path or "", note.code))
-    if len(ordered) <= _MAX_NOTES:
-        return tuple(ordered)
-    more = Note(
-        code="skipped_more",
-        message=f"left out: {len(ordered) - _MAX_NOTES} more files, for the same kinds of reasons",
-    )
-    return (*ordered[:_MAX_NOTES], more)
+    skipped = sorted(walk.skipped, key=lambda note: (note.path or "", note.code))
+    return Discovery(tuple(files), tuple(skipped))

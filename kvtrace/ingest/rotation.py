@@ -23,8 +23,8 @@ from kvtrace.schema.manifest import Note
 Tail = Literal["counted", "dropped", "none"]
 _PACKED: Final = re.compile(r"\.(?:gz|zst|zstd|bz2|xz)\Z")
 _NUMBER: Final = r"(?:\d{4}-?\d\d-?\d\d(?:[T_-]?\d{2,6})?|\d{1,10})"
-_AT_END: Final = re.compile(rf"(?P<stem>.+)[._-]{_NUMBER}\Z")
-_BEFORE_SUFFIX: Final = re.compile(rf"(?P<stem>.+)[._-]{_NUMBER}(?P<suffix>\.[A-Za-z]{{2,6}})\Z")
+_AT_END: Final = re.compile(rf"(?P<stem>.+?)[._-]{_NUMBER}\Z")
+_BEFORE_SUFFIX: Final = re.compile(rf"(?P<stem>.+?)[._-]{_NUMBER}(?P<suffix>\.[A-Za-z]{{2,6}})\Z")
 _MAX_OVERLAP: Final = 0.01
 """Share of the shorter piece by which two may overlap: rows are written a little out of order."""
 _SAME_SIZE_SHARE: Final = 0.99

@@ -23,14 +23,26 @@ MAX_FIRST_RECORD_BYTES: Final = 4 * MIB
 THRESHOLD: Final = 0.5
 _MAX_OBJECTS: Final = 50
 _ARRAY_OF_OBJECTS: Final = re.compile(rb"\s*\[\s*\{")
-_BINARY: Final = (
-    (b"PAR1", "a Parquet file"),
-    (b"ARROW1", "an Arrow file"),
-    (b"PK\x03\x04", "a zip archive; unpack it first"),
-    (b"SQLite format 3", "a SQLite database"),
-    (b"\x80\x04", "a pickle"),
-    (b"\x80\x05", "a pickle"),
+_UNPACK: Final = "unpack it first and name the files in it"
+_EXPORT: Final = "is not read yet; export the rows as JSON lines or CSV"
+_OTHER_KINDS: Final = (
+    # (offset, magic bytes, what it is and what to do)
+    (257, b"ustar", f"a tar archive; {_UNPACK} (`tar -xf`)"),
+    (0, b"PK\x03\x04", f"a zip archive; {_UNPACK} (`unzip`)"),
+    (0, b"PK\x05\x06", "an empty zip archive"),
+    (0, b"7z\xbc\xaf\x27\x1c", f"a 7z archive; {_UNPACK} (`7z x`)"),
+    (0, b"Rar!\x1a\x07", f"a RAR archive; {_UNPACK}"),
+    (0, b"PAR1", f"a Parquet file; Parquet {_EXPORT}"),
+    (0, b"ARROW1", f"an Arrow file; Arrow {_EXPORT}"),
+    (0, b"SQLite format 3\x00", f"a SQLite database; SQLite {_EXPORT}"),
+    (0, b"\x89HDF\r\n\x1a\n", f"an HDF5 file; HDF5 {_EXPORT}"),
+    (0, b"\x04\x22\x4d\x18", "lz4 data; unpack it first (`lz4 -d`)"),
+    (0, b"%PDF-", "a PDF, not a log"),
 )
+"""Files of other kinds, told by their first bytes after unpacking."""
+_PICKLE: Final = re.compile(rb"\x80[\x02-\x05][\x00-\xff]")
+_KIND_BYTES: Final = 512
+"""What telling the kind needs: the magic bytes of tar end at 262."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,7 @@ def _whole_lines(head: bytes) -> bytes:
     if len(head) > HEAD_BYTES:
         first_end = head.find(b"\n", len(head) - len(head.lstrip()))
         head = head[: max(HEAD_BYTES, first_end + 1)]
-    end = head.rfind(b"\n")
+    end = head.rfind(b"\n", _KIND_BYTES)
     return head[: end + 1] if end > 0 and head[:end].strip() else head
 
 
@@ -127,8 +139,12 @@ def recognise(data: bytes, path: str, *, formats: Iterable[Format]) -> Recogniti
     """
     if not data:
         return Recognition(None, "lines", 0.0, "the file is empty")
-    if not data.strip():
-        return Recognition(None, "lines", 0.0, "the file has only blank lines")
+    kind = _other_kind(data)
+    if kind is not None:
+        return Recognition(None, "lines", 0.0, kind)
+    if not data.strip(b" \t\r\n\v\f\x00"):
+        what = "NUL bytes" if b"\x00" in data else "blank lines"
+        return Recognition(None, "lines", 0.0, f"the file has only {what}")
     head = build_head(data, path)
     guesses = [(guess, entry) for entry in formats if (guess := entry.sniff(head)) is not None]
     best = max(guesses, key=lambda pair: pair[0].confidence, default=None)
@@ -141,12 +157,19 @@ def recognise(data: bytes, path: str, *, formats: Iterable[Format]) -> Recogniti
     return Recognition(entry, framing, guess.confidence, guess.why)
 
 
+def _other_kind(data: bytes) -> str | None:
+    """What the file is and what to do, if it is an archive, a database or the like."""
+    for offset, magic, what in _OTHER_KINDS:
+        if data.startswith(magic, offset):
+            return what
+    if _PICKLE.match(data):
+        return f"a Python pickle, which is never opened (it may run code); a pickle {_EXPORT}"
+    return None
+
+
 def _why_not(data: bytes, head: Head, nearest: Guess | None) -> str:
     if nearest is not None:
         return nearest.why
-    for magic, what in _BINARY:
-        if data.startswith(magic):
-            return f"{what}, which this version does not read"
     for matches, why in _REFUSED:
         if any(matches(keys) for keys in map(set, head.json_objects)):
             return why

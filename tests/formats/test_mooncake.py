@@ -390,3 +390,162 @@ def test_nasty_folder_never_fails(shared_dir: Path) -> None:
     assert {"empty.jsonl", "only_newlines.jsonl", "junk.bin"} <= set(refused)
     assert {error.code for error in refused.values()} <= {"KVT-I002", "KVT-I003"}
     assert all(name in str(error.cause) for name, error in refused.items() if name != "rotated")
+
+
+# Clock: units by magnitude, the median decides
+
+
+def timed(tmp_path: Path, *stamps: float | str) -> Ingested:
+    rows = [
+        f'{{"timestamp": {at}, "input_length": 1, "output_length": 1, "hash_ids": [0]}}'
+        for at in stamps
+    ]
+    return ingest(trace(tmp_path, *rows))
+
+
+def arrivals(result: Ingested) -> list[int | None]:
+    return result.frames["requests"]["arrived_at_ns"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("stamps", "unit"),
+    [
+        ((1_714_521_600, 1_714_521_998), "seconds"),
+        ((1_714_521_600_000, 1_714_521_998_000), "milliseconds"),
+        ((1_714_521_600_000_000, 1_714_521_998_000_000), "microseconds"),
+        ((1_714_521_600_000_000_000, 1_714_521_998_000_000_000), "ns"),
+    ],
+)
+def test_epoch_unit_is_told_by_magnitude(
+    tmp_path: Path, stamps: tuple[int, int], unit: str
+) -> None:
+    result = timed(tmp_path, *stamps)
+    assert arrivals(result) == [1_714_521_600 * S, 1_714_521_998 * S]
+    assert result.files[0].clock == "utc"
+    reason = f"timestamp is in the range of epoch {unit}; the first is 2024-05-01 00:00 UTC"
+    assert result.files[0].clock_reason == reason
+
+
+def test_fractions_of_epoch_seconds_are_exact_as_printed(tmp_path: Path) -> None:
+    result = timed(tmp_path, "1714521600.123456", "1714521600.25")
+    assert arrivals(result) == [1_714_521_600_123_456_000, 1_714_521_600_250_000_000]
+
+
+def test_rows_in_another_unit_are_read_by_their_own_magnitude(tmp_path: Path) -> None:
+    result = timed(tmp_path, 1_714_521_600, 1_714_521_601, 1_714_521_602_500)
+    assert arrivals(result)[2] == 1_714_521_602_500 * MS
+    (note,) = [one for one in result.notes if one.code == "mixed_timestamp_units"]
+    assert note.message.startswith("1 of 3 timestamps")
+    assert note.severity == "warning"
+
+
+def test_the_median_and_not_the_first_row_decides(tmp_path: Path) -> None:
+    result = timed(tmp_path, 5, 1_714_521_600, 1_714_521_601)
+    assert arrivals(result) == [None, 1_714_521_600 * S, 1_714_521_601 * S]
+    assert result.frames["requests"]["flags"].to_list()[0] == ["clock_disagrees"]
+
+
+def test_a_week_of_milliseconds_is_no_date(tmp_path: Path) -> None:
+    # 6.048e8 ms is a week; the values spread from 0, so they are not dates of 1973 to 1989.
+    stamps = [hour * 3_600_000 for hour in range(0, 169, 8)]
+    result = timed(tmp_path, *stamps)
+    assert result.files[0].clock == "relative"
+    assert arrivals(result) == [at * MS for at in stamps]
+    assert "clock_disagrees" not in codes(result)
+
+
+@pytest.mark.parametrize("stamps", [(0.5, 2.25, 90.125), (0, 1, 2)])
+def test_times_that_look_like_seconds_are_ms_with_a_warning(
+    tmp_path: Path, stamps: tuple[float, ...]
+) -> None:
+    result = timed(tmp_path, *stamps)
+    assert arrivals(result)[2] == round((stamps[2] - stamps[0]) * MS)
+    (note,) = [one for one in result.notes if one.code == "timestamp_unit_assumed"]
+    assert note.severity == "warning"
+    assert "1 000 times too high" in note.message
+
+
+def test_three_requests_in_an_hour_raise_no_doubt_about_the_unit(tmp_path: Path) -> None:
+    result = timed(tmp_path, 0, 1_800_000, 3_600_000)
+    (note,) = [one for one in result.notes if one.code == "timestamp_unit_assumed"]
+    assert note.severity == "info"
+
+
+# Block size: an interval a row
+
+
+@pytest.mark.parametrize(("size", "tail"), [(48, "counted"), (96, "dropped"), (1000, "counted")])
+def test_any_size_is_found_if_it_is_the_only_one(tmp_path: Path, size: int, tail: str) -> None:
+    lengths = range(size, 100 * size, size // 2 + 1)
+    rows = [plain(n, n // size if tail == "dropped" else -(-n // size)) for n in lengths]
+    domain = ingest(trace(tmp_path, *rows)).domains[0]
+    assert (domain.block_size_tokens, domain.partial_tail) == (size, tail)
+    assert "no other size fits" in domain.block_size_reason
+
+
+def test_range_that_is_left_is_named(tmp_path: Path) -> None:
+    # ceil: 100 / 2 = 50 ≤ b < 100; 64 is in it, but two rows are no evidence for 64
+    result = ingest(trace(tmp_path, plain(100, 2), plain(100, 2)))
+    note = next(note for note in result.notes if note.code == "block_size_unknown")
+    # floor: 100 / 3 < b ≤ 50, so 34 to 99 in all
+    assert "(34 to 99 tokens fit)" in note.message
+    assert result.domains == []
+
+
+def test_only_known_size_in_a_range_is_taken_from_many_rows(tmp_path: Path) -> None:
+    # ceil: 1025 / 3 ≤ b < 1025 / 2, so 342 to 512; floor: 1025 / 4 < b ≤ 1025 / 3, so 257 to 341
+    domain = ingest(trace(tmp_path, *[plain(1025, 3)] * 20)).domains[0]
+    assert (domain.block_size_tokens, domain.partial_tail) == (512, "counted")
+    assert domain.block_size_reason.endswith("of the sizes that fit, 257 to 512, only it is in use")
+
+
+def test_size_that_all_rows_leave_beats_those_that_nearly_all_leave(tmp_path: Path) -> None:
+    rows = [*[plain(1000, 21)] * 200, plain(4800, 100), plain(4801, 101)]
+    # 1000 / 21 ≤ b < 50: 48 or 49; 4800 / 100 ≤ b ≤ 48; 4801 / 101 ≤ b ≤ 48: only 48 fits all
+    domain = ingest(trace(tmp_path, *rows)).domains[0]
+    assert domain.block_size_tokens == 48
+
+
+# Block ids that are text
+
+
+def with_ids(tmp_path: Path, *ids: object) -> Ingested:
+    return ingest(trace(tmp_path, *TELLING, plain(len(ids) * 512, 0) | {"hash_ids": list(ids)}))
+
+
+def test_hex_ids_without_0x_are_opaque_and_never_floats(tmp_path: Path) -> None:
+    # As floats these three would be 1.2e5 twice and infinity.
+    result = with_ids(tmp_path, "12e4", "120e3", "1e999")
+    assert result.totals.distinct_blocks == 3 + 3
+    assert result.totals.requests == 4
+    assert "mixed_block_ids" in codes(result)
+
+
+def test_decimal_ids_with_leading_zeros_are_other_ids(tmp_path: Path) -> None:
+    # TELLING has 0, 1, 2; "7" is a new block, "007" another one, "2" is block 2
+    assert with_ids(tmp_path, "7", "007", "2").totals.distinct_blocks == 3 + 2
+
+
+def test_0x_ids_are_numbers_up_to_64_bits_and_hashed_above(tmp_path: Path) -> None:
+    keys = with_ids(tmp_path, "0x10", "0xFFFFFFFFFFFFFFFF", "0x" + "f" * 17).frames["keys"]
+    hashes = keys["chained_hash"].to_list()
+    assert hashes[3:5] == [16, 2**64 - 1]
+    assert hashes[5] not in (0, 2**64 - 1)
+
+
+def test_files_of_text_ids_have_the_reuse_of_the_same_numbers(tmp_path: Path) -> None:
+    rows = [plain(512, 0) | {"hash_ids": [key]} for key in (5, 9, 5)]
+    texts = [row | {"hash_ids": [f"{row['hash_ids'][0]:016x}e"]} for row in rows]  # type: ignore[index]
+    numbers = ingest(write(tmp_path / "n.jsonl", [*rows, *TELLING[1:]]))
+    named = ingest(write(tmp_path / "t.jsonl", [*texts, *TELLING[1:]]))
+    starts = [result.frames["blocks"]["start_block"].to_list()[:3] for result in (numbers, named)]
+    assert starts[0] == starts[1] == [0, 1, 0]
+
+
+def test_a_length_past_any_count_is_rejected_and_a_huge_one_is_flagged(tmp_path: Path) -> None:
+    odd = [plain(10**15, 1), plain(2**53, 1)]
+    result = ingest(trace(tmp_path, *[plain(513, 2), plain(512, 1)] * 100, *odd))
+    assert result.files[0].rejected_by_reason == {"out_of_range": 1}
+    flags = result.frames["requests"]["flags"].to_list()[-1]
+    assert flags == ["implausible_length", "block_length_mismatch"]
+    assert result.domains[0].block_size_tokens == 512

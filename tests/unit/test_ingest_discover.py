@@ -135,8 +135,13 @@ def test_hostile_names_are_made_printable() -> None:
     assert printable(os.fsdecode(b"caf\xe9.log")) == "caf\\xe9.log"
 
 
-def test_notes_are_bounded(tmp_path: Path) -> None:
-    touch(tmp_path, *(f".hidden{number}" for number in range(60)))
-    notes = discover([tmp_path]).skipped
-    assert len(notes) == 51
-    assert notes[-1].message == "left out: 10 more files, for the same kinds of reasons"
+def test_pattern_without_match_says_what_is_there_instead(tmp_path: Path) -> None:
+    touch(tmp_path, "logs/a.log", "logs/b.log")
+    with pytest.raises(InputError) as caught:
+        discover([str(tmp_path / "logs" / "*.jsonl")])
+    assert caught.value.hint == f"`{tmp_path / 'logs'}` holds `a.log`, `b.log`"
+    with pytest.raises(InputError) as caught:
+        discover([str(tmp_path / "lgs" / "*.log")])
+    assert caught.value.hint == (
+        f"`{tmp_path / 'lgs'}` does not exist; did you mean `{tmp_path / 'logs'}`"
+    )

@@ -47,7 +47,28 @@ def test_text_log_that_starts_with_a_bracket_is_no_array() -> None:
     [
         (b"", "the file is empty"),
         (b"\n \n", "the file has only blank lines"),
-        (b"PAR1\x15\x04", "a Parquet file, which this version does not read"),
+        (
+            b"PAR1\x15\x04",
+            "a Parquet file; Parquet is not read yet; export the rows as JSON lines or CSV",
+        ),
+        (
+            b"a.jsonl".ljust(257, b"\x00") + b"ustar\x0000" + b'\n{"input_length": 1}\n',
+            "a tar archive; unpack it first and name the files in it (`tar -xf`)",
+        ),
+        (
+            b'PK\x03\x04\n{"input_length": 5, "hash_ids": [1]}\n',
+            "a zip archive; unpack it first and name the files in it (`unzip`)",
+        ),
+        (
+            b"7z\xbc\xaf\x27\x1c\x00\x04",
+            "a 7z archive; unpack it first and name the files in it (`7z x`)",
+        ),
+        (
+            b"\x80\x04\x95\x00",
+            "a Python pickle, which is never opened (it may run code); a pickle is not read yet; "
+            "export the rows as JSON lines or CSV",
+        ),
+        (b"\x00" * 600, "the file has only NUL bytes"),
         (bytes(range(200)), "binary data of no known kind"),
         (b"hello\nworld\n", "no known format matches its first lines"),
         (b'{"b": 1, "a b\\u0000": 2}\n', "JSON objects of no known format (keys: b)"),

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from kvtrace.ingest.contract import ReadContext
-from kvtrace.schema.arrays import IntArray
+from kvtrace.schema.arrays import BoolArray, IntArray
 
 KNOWN_SIZES: Final = (1, 8, 16, 32, 64, 128, 256, 512, 784, 1024, 2048, 4096)
 """Sizes, in tokens, that engines and public traces use (784: pages of a hybrid model)."""
@@ -31,10 +31,15 @@ _NO_LIMIT: Final = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """Sizes that enough rows agree with, and the size that most rows agree with."""
+    """Sizes that enough rows agree with, and the size that most rows agree with.
+
+    Ranges are (first, last); last is `_NO_LIMIT` where nothing bounds it.
+    """
 
     ranges: tuple[tuple[int, int], ...]
-    """(first, last) size; last is `_NO_LIMIT` where nothing bounds it."""
+    """Of nearly all rows."""
+    strict_ranges: tuple[tuple[int, int], ...]
+    """Of all rows."""
     best: int
     best_share: float
 
@@ -57,7 +62,11 @@ def judge_blocks(context: ReadContext, lengths: IntArray, counts: IntArray) -> N
         return
     fits = (_fit(*_ceil_bounds(lengths, counts)), _fit(*_floor_bounds(lengths, counts)))
     ranges = sorted({bounds for fit in fits for bounds in fit.ranges})
+    strict = {size for fit in fits for bounds in fit.strict_ranges for size in bounds}
     size, why = _only_size(ranges, rows=len(counts))
+    if size is None and len(strict) == 1:
+        (size,) = strict
+        why = "no other size fits all rows"
     if size is not None:
         _take_inferred(context, size, why, lengths, counts)
         return
@@ -87,9 +96,19 @@ def _fit(first: IntArray, last: IntArray) -> _Fit:
     ends = last[last < _NO_LIMIT] + 1
     steps = np.unique(np.concatenate([first, ends]))
     if not len(steps):
-        return _Fit((), 0, 0.0)
+        return _Fit((), (), 0, 0.0)
     held = np.searchsorted(first, steps, side="right") - np.searchsorted(last, steps, side="left")
-    enough = held >= _MIN_AGREEMENT * rows
+    best = int(held.argmax())
+    return _Fit(
+        ranges=_ranges(steps, held >= _MIN_AGREEMENT * rows),
+        strict_ranges=_ranges(steps, held == rows),
+        best=int(steps[best]),
+        best_share=int(held[best]) / rows,
+    )
+
+
+def _ranges(steps: IntArray, enough: BoolArray) -> tuple[tuple[int, int], ...]:
+    """Consecutive steps that hold enough rows, as (first, last) size."""
     untils = np.append(steps[1:] - 1, _NO_LIMIT)
     ranges: list[tuple[int, int]] = []
     for start, until in zip(steps[enough].tolist(), untils[enough].tolist(), strict=True):
@@ -97,8 +116,7 @@ def _fit(first: IntArray, last: IntArray) -> _Fit:
             ranges[-1] = (ranges[-1][0], until)
         else:
             ranges.append((start, until))
-    best = int(held.argmax())
-    return _Fit(tuple(ranges), int(steps[best]), int(held[best]) / rows)
+    return tuple(ranges)
 
 
 def _only_size(ranges: Sequence[tuple[int, int]], *, rows: int) -> tuple[int | None, str]:
