@@ -36,28 +36,37 @@ class StepModel:
         """Seconds that one request adds to a step whatever it shares it with: its attention."""
         return self.prefill.attention_s(new_tokens, cached_tokens)
 
+    def added_s(
+        self, new_tokens: float, work_s: float, *, steps: int, is_start: bool, batch: int
+    ) -> float:
+        """Seconds that `new_tokens` and `work_s` in all add to `steps` decode steps of `batch`.
+
+        With no batch these are the seconds of the steps.
+        """
+        if new_tokens <= 0:
+            return work_s
+        prefill = self.prefill
+        riding = steps * batch
+        least = steps * self.decode.weights_s(batch or 1)
+        tokens = prefill.tokens_s(new_tokens + riding, is_start=is_start, steps=steps)
+        if steps == 1 and new_tokens < prefill.balance_tokens:
+            balance = prefill.balance_tokens
+            top = prefill.tokens_s(balance + riding)
+            tokens = min(tokens, least + (top - least) * new_tokens / balance)
+        if batch:
+            return work_s + (tokens - least if tokens > least else 0.0)
+        return work_s + (tokens if tokens > least else least)
+
     def step_s(
         self,
         new_tokens: float,
         work_s: float,
         *,
-        steps: int,
-        is_start: bool,
-        batch: int,
-        context_tokens: float,
+        steps: int = 1,
+        is_start: bool = True,
+        batch: int = 0,
+        context_tokens: float = 0.0,
     ) -> float:
-        """Seconds of `steps` steps with `new_tokens` of prefill and `work_s` in all."""
-        prefill = self.prefill
-        riding = steps * batch
-        least = steps * self.decode.weights_s(batch or 1)
-        tokens = 0.0
-        if new_tokens > 0:
-            tokens = prefill.tokens_s(new_tokens + riding, is_start=is_start, steps=steps)
-            balance = prefill.balance_tokens
-            if steps == 1 and new_tokens < balance:
-                top = prefill.tokens_s(balance + riding)
-                tokens = min(tokens, least + (top - least) * new_tokens / balance)
-        elif not batch:
-            return work_s
-        kv = steps * self.decode.kv_s(batch, context_tokens) if batch else 0.0
-        return max(tokens, least) + work_s + kv
+        """Seconds of the steps with all that they carry."""
+        added_s = self.added_s(new_tokens, work_s, steps=steps, is_start=is_start, batch=batch)
+        return added_s + steps * self.decode.step_s(batch, context_tokens)

@@ -78,7 +78,7 @@ class _Replay:
         self._prefill_s = scenario.prefill.prefill_s
         steps = step_time(scenario)
         self._work_s = steps.work_s
-        self._step_s = steps.step_s
+        self._added_s = steps.added_s
         self._chunk = scenario.prefill_chunk_tokens
         self._is_ideal = scenario.idealised
         self._is_sync = scenario.load_mode == "sync" and not scenario.idealised
@@ -149,7 +149,7 @@ class _Replay:
             instance.is_dirty = False
             decode = instance.decode
             end_s = decode.next_end(instance.steps_per_s)
-            if end_s < inf:
+            if end_s < inf and end_s <= instance.until_s:
                 self._agenda.add(end_s, partial(self._end_decode, instance, decode.version))
 
     # ---------------------------------------------------------------- arrival
@@ -314,7 +314,7 @@ class _Replay:
         """Give the free GPU its next step: `first` or the partial request, then what is ready."""
         step = Step(self._chunk or inf)
         if first >= 0:
-            self._begin_prefill(first, instance)
+            self._begin_prefill(first)
             self._put(first, instance, step)
         elif instance.partial >= 0:
             self._put(instance.partial, instance, step)
@@ -322,7 +322,7 @@ class _Replay:
             request = self._next_ready(instance, step, now)
             if request < 0:
                 break
-            self._begin_prefill(request, instance)
+            self._begin_prefill(request)
             self._put(request, instance, step)
         if step.members:
             self._run_step(instance, step, now)
@@ -362,7 +362,7 @@ class _Replay:
         run = self._run_in_hbm(request, instance)
         if run[2] == self._blocks[request]:
             return _READY if self._admit(request, instance, run) else _BLOCKED
-        if instance.computing and self._atoms[run[0]] in instance.computing:
+        if step.members and self._is_computing(self._atoms[run[0]], step):
             return _LATER
         if not requests.wants_lookup[request] and not self._is_due_again(request, now):
             return _READY if self._admit(request, instance, run) else _BLOCKED
@@ -382,7 +382,7 @@ class _Replay:
         run = (requests.at[request], requests.depth[request], requests.run[request])
         if run[2] == self._blocks[request]:
             return _READY
-        if instance.computing and self._atoms[run[0]] in instance.computing:
+        if step.members and self._is_computing(self._atoms[run[0]], step):
             return _LATER
         if not self._is_due_again(request, now):
             return _READY
@@ -446,7 +446,7 @@ class _Replay:
 
     # ---------------------------------------------------------------- prefill
 
-    def _begin_prefill(self, request: int, instance: Instance) -> None:
+    def _begin_prefill(self, request: int) -> None:
         """What is to be computed is settled now."""
         requests = self._requests
         new = requests.computed[request]
@@ -454,12 +454,15 @@ class _Replay:
         guessed, pure_s = requests.guess[request]
         requests.pure_s[request] = pure_s if guessed == hit else self._prefill_s(new, hit)
         requests.left[request] = new
-        self._mark_computing(request, instance)
 
-    def _mark_computing(self, request: int, instance: Instance) -> None:
-        if not self._is_ideal:
-            at, end = self._requests.at[request], self._offset[request + 1]
-            instance.computing.update(self._atoms[at:end])
+    def _is_computing(self, atom: int, step: Step) -> bool:
+        """Whether a request of the step computes the atom."""
+        at, offset, atoms = self._requests.at, self._offset, self._atoms
+        while step.marked < len(step.members):
+            request = step.members[step.marked][0]
+            step.computing.update(atoms[at[request] : offset[request + 1]])
+            step.marked += 1
+        return atom in step.computing
 
     def _put(self, request: int, instance: Instance, step: Step) -> None:
         """Give the step what is left of the request's prompt, as far as it fits.
@@ -493,21 +496,17 @@ class _Replay:
         requests = self._requests
         decode = instance.decode
         steps = step.steps
-        wall_s = self._step_s(
+        extra_s = wall_s = self._added_s(
             step.tokens,
             step.work_s,
             steps=steps,
             is_start=step.is_start,
             batch=decode.size,
-            context_tokens=decode.context,
         )
-        extra_s = wall_s
         start_s = now + step.lookup_s
         if decode.size:
             decode.serve(now)
-            alone_s = steps * decode.step_s()
-            wall_s = max(wall_s, alone_s)
-            extra_s = wall_s - alone_s
+            wall_s += steps * decode.step_s()
             instance.steps_per_s = steps / (step.lookup_s + wall_s)
             instance.is_dirty = True
         share = extra_s / step.price_s if step.price_s > 0.0 else 0.0
@@ -519,19 +518,18 @@ class _Replay:
                     requests.gpu_s[request] += start_s - requests.gpu_from_s[request]
         self._busy_s += step.lookup_s + wall_s
         instance.is_busy = True
-        self._agenda.add(start_s + wall_s, partial(self._end_step, instance, step))
+        instance.until_s = start_s + wall_s
+        self._agenda.add(instance.until_s, partial(self._end_step, instance, step))
 
     def _end_step(self, instance: Instance, step: Step, now: float) -> None:
         """First tokens for all whose prompt is done; then the next step."""
         instance.is_busy = False
+        instance.until_s = inf
         instance.steps_per_s = None
         instance.decode.serve(now)
-        instance.computing.clear()
         left = self._requests.left
         for request, _ in step.members:
-            if left[request]:
-                self._mark_computing(request, instance)
-            else:
+            if not left[request]:
                 self._end_prefill(request, instance, now)
         instance.is_dirty = instance.decode.size > 0
         self._settle(instance, now)

@@ -41,19 +41,13 @@ class StepTime(Protocol):
         """Seconds that a request adds to its steps whatever it shares them with (attention)."""
         ...
 
-    def step_s(
-        self,
-        new_tokens: float,
-        work_s: float,
-        *,
-        steps: int,
-        is_start: bool,
-        batch: int,
-        context_tokens: float,
+    def added_s(
+        self, new_tokens: float, work_s: float, *, steps: int, is_start: bool, batch: int
     ) -> float:
-        """Seconds of `steps` steps with `new_tokens` and `work_s` in all, beside `batch` decoders.
+        """Seconds that `new_tokens` and `work_s` in all add to `steps` decode steps of `batch`.
 
-        `is_start`: a prefill begins in them, so that what a prefill pays once is due.
+        Batch 0: the seconds of the steps. `is_start`: a prefill begins in them, so that what a
+        prefill pays once is due.
         """
         ...
 

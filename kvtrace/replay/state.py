@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from kvtrace.replay.blocks import AtomHistory, AtomTable, HbmCache, LruCache, split_atoms
 from kvtrace.replay.decode import DecodeBatch
 from kvtrace.replay.scenario import Scenario
@@ -14,7 +16,6 @@ class Instance:
     """One engine instance: steps of prefill, a decode batch, and HBM."""
 
     __slots__ = (
-        "computing",
         "decode",
         "hbm",
         "holders",
@@ -28,6 +29,7 @@ class Instance:
         "queued",
         "queued_s",
         "steps_per_s",
+        "until_s",
         "waiting",
     )
 
@@ -51,8 +53,6 @@ class Instance:
         """Prefill seconds of the requests routed here that have no first token yet."""
         self.partial = -1
         """The request whose prompt is computed in part; -1: none."""
-        self.computing: set[int] = set()
-        """Atoms that the present step (or the partial request) computes."""
         self.is_busy = False
         self.is_blocked = False
         """The oldest waiting request finds no room: nobody may overtake it into HBM."""
@@ -60,18 +60,34 @@ class Instance:
         """The decode pace must be set anew."""
         self.steps_per_s: float | None = None
         """Decode steps per second while a prefill (or a sync load) holds the GPU."""
+        self.until_s = inf
+        """When the present step ends, and with it the pace."""
 
 
 class Step:
     """What the GPU does next: prompt tokens of some requests, in one step or several."""
 
-    __slots__ = ("is_start", "lookup_s", "members", "price_s", "room", "steps", "tokens", "work_s")
+    __slots__ = (
+        "computing",
+        "is_start",
+        "lookup_s",
+        "marked",
+        "members",
+        "price_s",
+        "room",
+        "steps",
+        "tokens",
+        "work_s",
+    )
 
     def __init__(self, room: float) -> None:
         self.room = room
         """Prompt tokens that still fit."""
         self.members: list[tuple[int, float]] = []
         """(request, price of its tokens as if it were alone in its steps)"""
+        self.computing: set[int] = set()
+        """Atoms that the first `marked` members compute."""
+        self.marked = 0
         self.tokens = 0
         self.work_s = 0.0
         self.price_s = 0.0
