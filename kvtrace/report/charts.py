@@ -262,7 +262,10 @@ def _bar(series: Series, *, horizontal: bool) -> dict[str, Any]:
         "size": 7,
         "solidity": 0.22,
     }
-    labels = {"text": thin(series.hover), "textposition": "auto"} if series.labels else {}
+    labels: dict[str, Any] = {}
+    if series.labels:
+        inside = {"insidetextfont": {"color": "var(--paper)"}}
+        labels = {"text": thin(series.hover), "textposition": "auto"} | inside
     return (
         {
             "type": "bar",
@@ -316,11 +319,16 @@ def _ticks(axis: Axis, low: float, high: float) -> dict[str, Any]:
     if axis.kind == "count" and not axis.log:
         return {"tickformat": "~s"} if high >= 6 else {"dtick": 1}
     unit = _UNIT.get(axis.kind, "")
-    typical = math.sqrt(low * high) if axis.log and low > 0 else high
+    is_far = axis.log and 0 < low * _FAR < high
+    typical = math.sqrt(low * high) if is_far else high
     scale = pick_scale(unit, [typical], name=axis.kind) or Scale(_SMALLEST.get(axis.kind, ""), 1.0)
     ticks = _log_ticks(low, high, scale.size) if axis.log else _linear_ticks(high, scale.size)
     labels = [format_tick(tick, scale).strip() for tick in ticks]
     return {"tickmode": "array", "tickvals": ticks, "ticktext": labels} if ticks else {}
+
+
+_FAR: Final = 1e4
+"""How far apart the ends of a logarithmic axis are when its middle sets the unit."""
 
 
 def _log_ticks(low: float, high: float, size: float) -> list[float]:

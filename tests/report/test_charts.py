@@ -272,3 +272,16 @@ def test_samples_say_what_they_count_and_over_which_window() -> None:
     summary = all_charts(record, EN)["samples"].summary
     expected = "Local prefix-cache hit ratio (of tokens, over the last 1,000 requests): from 40"
     assert expected in summary.replace("\u00a0", " ")
+
+
+def test_without_hit_ratios_the_time_figure_is_of_ttft_alone() -> None:
+    record = make_record()
+    without(record, "cached_ratio_tokens", "reusable_ratio_tokens", "engine_prefix_hit_ratio")
+    view = all_charts(record, EN)["over_time"]
+    assert (view.title, view.origin, view.origin_too) == ("TTFT over time", "measured", None)
+
+
+def test_a_single_option_has_no_shortest_and_longest() -> None:
+    record = make_record()
+    record.options = record.options[:1]
+    assert all_charts(record, EN)["ttft_parts"].summary.startswith("Mean TTFT of HBM only: ")

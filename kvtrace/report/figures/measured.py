@@ -125,10 +125,11 @@ def over_time(record: AuditRecord, texts: Texts) -> ChartView:
             origins |= {origin for _, _, origin in known}
     if not panels:
         return absent("over_time", texts, "measured")
-    has_ttft = any(panel.axis.kind == "seconds" for panel in panels)
+    words = {"ratio": "_ratio", "seconds": "_ttft"}
+    only = words[panels[0].axis.kind] if len(panels) == 1 else ""
     return ChartView(
         id="over_time",
-        title=texts("chart.over_time.title" if has_ttft else "chart.over_time.title_ratio"),
+        title=texts(f"chart.over_time.title{only}"),
         origin="measured" if "measured" in origins else "computed",
         origin_too="computed" if len(origins) == 2 else None,
         summary=" ".join(facts),
