@@ -117,7 +117,7 @@ def over_time(record: AuditRecord, texts: Texts) -> ChartView:
         known = [(n, words, o) for n, words, o in candidates if _is_known(columns, n)]
         series = [
             _time_series(columns, (name, time), texts(f"chart.over_time.{words}"), x, style)
-            for style, (name, words, _) in enumerate(known, start=3 * len(panels))
+            for style, (name, words, _) in enumerate(known, start=len(facts))
         ]
         if series:
             panels.append(Panel(series, Axis(texts(f"axis.{key}"), kind)))
