@@ -7,6 +7,7 @@ is read and decides at its end, when the whole file is known, which of them make
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -21,10 +22,9 @@ from kvtrace.units import NS_PER_S
 INT64_MAX: Final = (1 << 63) - 1
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _S_PER_DAY: Final = 86_400
-_ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,12}))?"
-    r" ?(?:([Zz])|([+-])(\d\d):?(\d\d)?)?"
-)
+_SECOND = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
+_SECOND_CHARS: Final = len("2024-05-12T00:00:00")
+_ISO_REST = re.compile(r"(?:[.,](\d{1,12}))? ?(?:([Zz])|([+-])(\d\d):?(\d\d)?)?")
 
 
 class IsoTime(NamedTuple):
@@ -52,19 +52,11 @@ def parse_iso(text: str) -> IsoTime | None:
     `T` or a blank between date and time, point or comma before up to nine digits of fraction
     (further ones are dropped), then nothing, `Z`, `+02`, `+0200` or `+02:00`.
     """
-    match = _ISO.fullmatch(text)
-    if match is None:
+    match = _ISO_REST.fullmatch(text, _SECOND_CHARS)
+    ns = _second_ns(text[:_SECOND_CHARS])
+    if match is None or ns is None:
         return None
-    year, month, day, hour, minute, second, fraction, zulu, sign, off_hour, off_minute = (
-        match.groups()
-    )
-    if int(hour) > 23 or int(minute) > 59 or int(second) > 60:
-        return None
-    ns = civil_ns(
-        int(year), int(month), int(day), int(hour) * 3600 + int(minute) * 60 + int(second)
-    )
-    if ns is None:
-        return None
+    fraction, zulu, sign, off_hour, off_minute = match.groups()
     resolution = NS_PER_S
     if fraction is not None:
         digits = fraction[:9]
@@ -74,6 +66,18 @@ def parse_iso(text: str) -> IsoTime | None:
         shift = (int(off_hour) * 3600 + int(off_minute or 0) * 60) * NS_PER_S
         ns += shift if sign == "-" else -shift
     return IsoTime(ns, zulu is not None or sign is not None, resolution)
+
+
+@functools.lru_cache(maxsize=1024)
+def _second_ns(text: str) -> int | None:
+    """The date and time up to the second, as UTC; many lines of a log share one."""
+    match = _SECOND.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = map(int, match.groups())
+    if hour > 23 or minute > 59 or second > 60:
+        return None
+    return civil_ns(year, month, day, hour * 3600 + minute * 60 + second)
 
 
 def seconds_to_ns(seconds: Decimal) -> int | None:
@@ -143,6 +147,7 @@ class LogClock:
         self._month: int | None = None
         self._wraps = 0
         self._anchors: list[tuple[int, int, str]] = []  # (year, wraps, whence)
+        self._anchored: tuple[int, int | None, int] | None = None
         self._last_month_day = 0
         self._has_leap_day: set[int] = set()
         self._bearing = 0
@@ -194,10 +199,14 @@ class LogClock:
         self._month = month
 
     def _anchor(self, ns: int, whence: str) -> None:
-        day = date.fromordinal(ns // NS_PER_S // _S_PER_DAY + _EPOCH_ORDINAL)
+        ordinal = ns // (NS_PER_S * _S_PER_DAY)
+        if (ordinal, self._month, self._wraps) == self._anchored:
+            return  # the same day as on the line before: nothing is new
+        day = date.fromordinal(ordinal + _EPOCH_ORDINAL)
         self._step(day.month)
         if not self._anchors or self._anchors[-1][:2] != (day.year, self._wraps):
             self._anchors.append((day.year, self._wraps, whence))
+        self._anchored = (ordinal, self._month, self._wraps)
 
     def resolver(self, context: ReadContext) -> Callable[[LineTime], int | None]:
         """The function from a line's stamps to its time in ns; fills the clock of `context`."""

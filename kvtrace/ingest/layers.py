@@ -88,6 +88,11 @@ class LinePeeler:
             return self._join(line, stream, is_partial)
         return peel(line)
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether a line is open whose next piece may come with any record."""
+        return bool(self._pending)
+
     def flush(self) -> None:
         """Reject lines whose last piece never came; call once, at the end of the file."""
         for pieces in self._pending.values():
@@ -126,7 +131,8 @@ def _peel_container(line: PeeledLine) -> tuple[str, bool]:
             return f"docker:{document['stream']}", not log.endswith("\n")
     if text[:2] == "20":
         match = _CONTAINER.match(text)
-        if match is not None and _SHORT_ISO.match(text) is None:
+        is_journal = match is not None and "]: " in text and _SHORT_ISO.match(text) is not None
+        if match is not None and not is_journal:
             line.instant = parse_iso(match[1])
             line.text = text[match.end() :]
             return f"cri:{match[2]}", match[3] == "P"

@@ -45,7 +45,6 @@ class IgnoredMessage(Exception):
     """The message is known and carries nothing wanted; the text is the tally's reason."""
 
 
-_ID = re.compile(rf"\S{{1,{MAX_ID_CHARS}}}")
 _PARAMS = re.compile(r", (sampling_params|params): ")
 _LORA_NAME = re.compile(r"LoRARequest\(lora_name='([^'\\]{1,200})'")
 _EMBEDS = re.compile(r", prompt_embeds shape: (?:None|[\w.]{0,20}\(?\[[\d, ]*\]\)?|\([\d, ]*\))")
@@ -79,7 +78,7 @@ def parse_request_message(message: str) -> RequestEvent | None:
 
 
 def _checked_id(text: str) -> str:
-    if _ID.fullmatch(text) is None:
+    if not 0 < len(text) <= MAX_ID_CHARS or text.split() != [text]:
         raise DamagedMessage("request id")
     return text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ from kvtrace.ingest.tokenblocks import (
 from kvtrace.units import NS_PER_S
 
 PREFIX: Final = re.compile(
-    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)"
+    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d-\d\d \d\d:\d\d:\d\d)"
     r" (?:(\[)[^\]\s]{1,160}:\d{1,6}\] |[\w./-]{1,160}:\d{1,6}\] )"
 )
 _DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -51,6 +52,13 @@ _CUT_PREFIX = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d[\d :-]{0,20}
 _ACCESS = re.compile(
     r'(?:INFO|WARNING|ERROR): +\S{1,80} (?:\d+ )?- "[A-Z]{3,10} (\S{1,2000}) HTTP/[\d.]+" \d{3}'
 )
+_WHOLE_ACCESS = re.compile(
+    rb"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z (?:std(?:out|err) F )?)?"
+    rb"(?:\([A-Za-z][\w.:/-]{0,120} pid=\d+\) )?"
+    rb'(?:INFO|WARNING|ERROR): +[!-~]{1,80} (?:\d+ )?- "[A-Z]{3,10} ([!-~]{1,2000}) HTTP/[\d.]+"'
+    rb" \d{3}(?: [A-Za-z -]{1,40})?\r?"
+)
+"""An access line in its plainest layers, told before anything is decoded or peeled."""
 _HEALTH_PATHS: Final = ("/health", "/metrics", "/ping", "/version", "/load")
 _ISO_LINE = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})?(?: [A-Z]{2}\d+)*\] ")
 _RANK = re.compile(r"EngineCore_DP(\d{1,5})")
@@ -99,23 +107,23 @@ class VllmLog:
         text = line.text
         match = None if line.is_formatted else PREFIX.match(text)
         if match is None and not line.is_formatted:
-            text = skip_progress_bar(text)
-            match = PREFIX.match(text)
-        if match is None and not line.is_formatted:
-            self._other(line, text)
-            return
+            behind = skip_progress_bar(text)
+            if behind is not text:
+                text, match = behind, PREFIX.match(behind)
+            if match is None:
+                self._other(line, text)
+                return
         message = text
         month_day, time_ns = None, 0
         if match is not None:
             message = text[match.end() :]
-            month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5))
-            if not _is_date(month, day, hour, minute, second):
+            stamp = _stamp(match[1])
+            if stamp is None:
                 self._tally.reject(line.record, "invalid_time", "no such date or time")
                 return
-            month_day = month * 100 + day
-            time_ns = (hour * 3600 + minute * 60 + second) * NS_PER_S
-            self._version.saw("bracket_prefix" if match[6] else "plain_prefix")
-        if line.process is not None and _VLLM_PROCESS.match(line.process):
+            month_day, time_ns = stamp
+            self._version.saw("bracket_prefix" if match[2] else "plain_prefix")
+        if line.process is not None and _is_vllm_process(line.process):
             self._version.saw("process_prefix")
         time = self._clock.observe(
             month_day=month_day, time_ns=time_ns, instant=line.instant, naive=line.naive
@@ -240,8 +248,7 @@ class VllmLog:
         """A line without vLLM's prefix: another program's, or a torn one."""
         access = _ACCESS.match(text[:3_000])
         if access is not None:
-            is_health = access[1].startswith(_HEALTH_PATHS)
-            self._tally.ignore("health_check" if is_health else "access_line")
+            self.skip_access(access[1])
             return
         if self._facts.read_gpu(text):
             self._tally.use()
@@ -259,6 +266,11 @@ class VllmLog:
         self._clock.observe(naive=parse_iso(iso[1]))
         is_lmcache = text.startswith("LMCache ", iso.end())
         self._tally.ignore("lmcache_not_read_yet" if is_lmcache else "other_program")
+
+    def skip_access(self, path: str) -> None:
+        """Count a line of the HTTP server's access log."""
+        is_health = path.startswith(_HEALTH_PATHS)
+        self._tally.ignore("health_check" if is_health else "access_line")
 
     def _judge_blocks(self) -> None:
         """Grade A if most requests printed their token ids; otherwise their blocks mislead."""
@@ -322,12 +334,20 @@ class VllmLog:
             request = next(requests, None)
 
 
-def _is_date(month: int, day: int, hour: int, minute: int, second: int) -> bool:
-    return (
-        1 <= month <= 12
-        and 1 <= day <= _DAYS[month - 1]
-        and (hour < 24 and minute < 60 and second < 61)
-    )
+@functools.lru_cache(maxsize=1024)
+def _stamp(text: str) -> tuple[int, int] | None:
+    """(month × 100 + day, ns since midnight) of `MM-DD HH:MM:SS`; many lines share one."""
+    month, day = int(text[0:2]), int(text[3:5])
+    hour, minute, second = int(text[6:8]), int(text[9:11]), int(text[12:14])
+    is_date = 1 <= month <= 12 and 1 <= day <= _DAYS[month - 1]
+    if not is_date or hour > 23 or minute > 59 or second > 60:
+        return None
+    return month * 100 + day, (hour * 3600 + minute * 60 + second) * NS_PER_S
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_vllm_process(name: str) -> bool:
+    return _VLLM_PROCESS.match(name) is not None
 
 
 def _engine_of(line: PeeledLine) -> str | None:
@@ -353,6 +373,11 @@ def read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
     log = VllmLog(context)
     peeler = LinePeeler(context.tally)
     for record in records:
+        if b" HTTP/1." in record.data[-40:] and not peeler.is_joining:
+            access = _WHOLE_ACCESS.fullmatch(record.data)
+            if access is not None:  # most lines of a busy server; they carry nothing wanted
+                log.skip_access(access[1].decode("utf-8", "replace"))
+                continue
         line = peeler.feed(record)
         if line is not None:
             log.take(line)
