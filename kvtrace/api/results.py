@@ -258,7 +258,7 @@ class Audit:
         """The report as one offline HTML document."""
         return render_html(self.record, lang=lang)
 
-    def first_screen(self) -> list[str]:
+    def first_screen(self, *, width: int = 100) -> list[str]:
         """12 to 20 lines: data, validity, verdict, the numbers that carry it, findings, paths."""
         folder = self.directory or Path()
         return render_console(
@@ -267,4 +267,5 @@ class Audit:
             audit_path=folder / "audit.json",
             dataset_path=folder / "dataset",
             reused=self.is_dataset_reused,
+            width=width,
         )

@@ -60,4 +60,5 @@ def analyze(
     audit = api.analyze(
         inputs, output=output, settings=settings, progress=make_progress(quiet=quiet)
     )
-    typer.echo(audit.to_json() if as_json else "\n".join(audit.first_screen()))
+    screen = audit.first_screen(width=opt.screen_width())
+    typer.echo(audit.to_json() if as_json else "\n".join(screen))

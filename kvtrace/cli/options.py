@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +39,13 @@ MaxRejectRate = Annotated[
 Salt = Annotated[str | None, typer.Option(help="Key of the hashes; the same salt joins runs.")]
 Depth = Annotated[str | None, typer.Option(help="quick: replay the peak hour; full: everything.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
+
+
+def screen_width() -> int:
+    """Columns of the terminal on stdout, 60 to 120; 100 where there is none."""
+    if not sys.stdout.isatty():
+        return 100
+    return min(max(shutil.get_terminal_size().columns, 60), 120)
 
 
 def settings_from(config: Path | None, **flags: Value) -> Settings:

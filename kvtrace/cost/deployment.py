@@ -124,22 +124,24 @@ class Deployment:
 
     def _hbm_evidence(self) -> list[Constant]:
         """What the HBM for KV follows from."""
-        if self.measured_kv_tokens is None:
-            hardware = self.hardware
-            return [hardware.gpu_memory_utilisation, hardware.activation_reserve_bytes]
-        return [
-            Constant(
-                id="instance.hbm_cache_bytes",
-                title="HBM of an instance for KV",
-                value=self.hbm_cache_bytes,
-                unit="bytes",
-                low=None,
-                high=None,
-                kind="measured",
-                source=f"start-up log: {self.measured_kv_tokens:,} tokens",
-                as_of="",
-            )
-        ]
+        is_measured = self.measured_kv_tokens is not None
+        room = Constant(
+            id="instance.hbm_cache_bytes",
+            title="HBM of an instance for KV",
+            value=self.hbm_cache_bytes,
+            unit="B",
+            low=None,
+            high=None,
+            kind="measured" if is_measured else "assumed",
+            source=f"start-up log: {self.measured_kv_tokens:,} tokens"
+            if is_measured
+            else "computed: HBM x utilisation - activations - weights",
+            as_of="this run",
+        )
+        if is_measured:
+            return [room]
+        hardware = self.hardware
+        return [room, hardware.gpu_memory_utilisation, hardware.activation_reserve_bytes]
 
     def path(self, path_id: str, *, direction: Direction = "read") -> MovePath:
         """How KV moves between HBM and a tier.
