@@ -61,8 +61,8 @@ def _load(scenario: Scenario, requests: Requests, timeline: Timeline) -> tuple[f
         return None, False
     arrival_span_s = float(arrived_s[-1] - arrived_s[0])
     needed_s = fsum(timeline.gpu_busy_s.tolist()) + decode_work_s(
-        requests.prompt,
-        requests.output,
+        _ints(requests.prompt),
+        _ints(requests.output),
         decode=scenario.decode,
         room_tokens=scenario.hbm_capacity_bytes / scenario.kv_bytes_per_token,
     )

@@ -31,26 +31,17 @@ from __future__ import annotations
 from functools import partial
 from heapq import heappop, heappush
 from math import inf
-from typing import Final
 
-from kvtrace.replay.chain import Chain, Part, Run
+from kvtrace.replay.chain import Part, Run
 from kvtrace.replay.collect import collect
-from kvtrace.replay.moves import Agenda, Move, Mover
+from kvtrace.replay.moves import Agenda
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
-from kvtrace.replay.state import Instance, Requests, Step
-from kvtrace.replay.steps import step_time
-from kvtrace.replay.topology import Leg, build_topology, check_scenario
+from kvtrace.replay.scheduler import Scheduler
+from kvtrace.replay.state import Instance, Requests
+from kvtrace.replay.topology import build_topology, check_scenario
 from kvtrace.replay.warmup import warm_caches
 from kvtrace.schema.arrays import RequestTrace
-
-_READY: Final = 0
-_AWAY: Final = 1
-"""It loads."""
-_BLOCKED: Final = 2
-"""It finds no room in HBM."""
-_LATER: Final = 3
-"""It has to wait for the next step, and so does everybody behind it."""
 
 
 def simulate(trace: RequestTrace, scenario: Scenario, *, warmup_requests: int = 0) -> ReplayResult:
@@ -68,20 +59,12 @@ def simulate(trace: RequestTrace, scenario: Scenario, *, warmup_requests: int = 
 
 
 class _Replay:
-    """One run. Handlers take the time of their event; `_settle` ends each of them."""
+    """One run: the loop over events, and what happens when a request arrives."""
 
     def __init__(self, trace: RequestTrace, scenario: Scenario, first: int) -> None:
-        kv_bytes = scenario.kv_bytes_per_token
-        self._output_known = trace.output_known
         self._scenario = scenario
-        self._kv_bytes = kv_bytes
+        self._output_known = trace.output_known
         self._prefill_s = scenario.prefill.prefill_s
-        steps = step_time(scenario)
-        self._work_s = steps.work_s
-        self._added_s = steps.added_s
-        self._chunk = scenario.prefill_chunk_tokens
-        self._is_ideal = scenario.idealised
-        self._is_sync = scenario.load_mode == "sync" and not scenario.idealised
         requests = self._requests = Requests(trace, scenario, first)
         table = requests.table
         self._atoms = table.atoms
@@ -91,39 +74,25 @@ class _Replay:
             scenario, atom_blocks=table.blocks, block_tokens=requests.block_tokens
         )
         self._tiers = self._topology.tiers
-        self._tier_hits = [[0] * requests.count for _ in self._tiers]
         self._agenda = Agenda()
-        self._mover = Mover(self._topology, requests, self._agenda, kv_bytes)
-        self._chain = Chain(
-            self._tiers,
-            requests,
-            self._mover.net,
-            decision=scenario.load_decision,
-            prefill=scenario.prefill,
-            kv_bytes_per_token=kv_bytes,
-        )
-        self._instances = [
-            Instance(index, scenario, table, requests.block_tokens)
-            for index in range(scenario.instances)
-        ]
+        scheduler = Scheduler(scenario, requests, self._topology, self._agenda)
+        self._scheduler = scheduler
+        self._chain = scheduler.chain
+        self._instances = scheduler.instances
         if first and requests.history is not None:
-            warm_caches(requests.history, self._instances, self._tiers, is_ideal=self._is_ideal)
-        is_scheduled = scenario.lookup_moment == "on_schedule" and not self._is_sync
-        self._asks_again = is_scheduled and bool(self._tiers) and not self._is_ideal
+            warm_caches(requests.history, self._instances, self._tiers, is_ideal=scenario.idealised)
         self._turn = first % scenario.instances
         self._first = first
-        self._busy_s = 0.0
-        self._oversized = 0
 
     # ---------------------------------------------------------------- the loop
 
     def run(self) -> ReplayResult:
         """Play all events in time order until nothing is left to happen."""
         heap = self._agenda.heap
-        mover = self._mover
+        mover = self._scheduler.mover
         net = mover.net
         arrived_s = [*self._requests.arrived_s, inf]
-        arrive = self._arrive_ideal if self._is_ideal else self._arrive
+        arrive = self._arrive_ideal if self._scheduler.is_ideal else self._arrive
         upcoming = 0
         while True:
             next_s = heap[0][0] if heap else inf
@@ -140,17 +109,6 @@ class _Replay:
             else:
                 arrive(upcoming, arrival_s)
                 upcoming += 1
-
-    def _settle(self, instance: Instance, now: float) -> None:
-        """Let the instance take its next step, and set the pace of its decode batch."""
-        if not instance.is_busy and (instance.waiting or instance.loaded or instance.partial >= 0):
-            self._take_step(instance, now)
-        if instance.is_dirty:
-            instance.is_dirty = False
-            decode = instance.decode
-            end_s = decode.next_end(instance.steps_per_s)
-            if end_s < inf and end_s <= instance.until_s:
-                self._agenda.add(end_s, partial(self._end_decode, instance, decode.version))
 
     # ---------------------------------------------------------------- arrival
 
@@ -171,18 +129,18 @@ class _Replay:
     def _arrive(self, request: int, now: float) -> None:
         instance = self._route(request)
         requests = self._requests
-        run = self._run_in_hbm(request, instance)
+        run = self._scheduler.run_in_hbm(request, instance)
         requests.planned[request] = run[2]
         is_away = False
         if self._tiers and run[2] < self._blocks[request]:
-            if self._is_sync or instance.is_blocked:
+            if self._scheduler.is_sync or instance.is_blocked:
                 requests.wants_lookup[request] = 1
             else:
                 is_away = self._look_below(request, instance, run, now)
         if not is_away:
             heappush(instance.waiting, request)
         self._enqueue(request, instance, requests.tokens(request, requests.planned[request]))
-        self._settle(instance, now)
+        self._scheduler.settle(instance, now)
 
     def _arrive_ideal(self, request: int, now: float) -> None:
         """Look the whole request up, then hold it in every cache at once; nothing is pinned."""
@@ -204,11 +162,7 @@ class _Replay:
         hit = min(found, max(0, prompt - 1))
         requests.computed[request] = prompt - hit
         self._enqueue(request, instance, hit)
-        self._begin_load(request, instance, parts, now + lookup_s)
-
-    def _run_in_hbm(self, request: int, instance: Instance) -> Run:
-        offset = self._offset
-        return instance.hbm.extend(self._atoms, offset[request], 0, offset[request + 1])
+        self._scheduler.begin_load(request, instance, parts, now + lookup_s)
 
     def _enqueue(self, request: int, instance: Instance, hit: int) -> None:
         """Add the request's prefill, as it looks now, to what its instance has to do."""
@@ -218,8 +172,6 @@ class _Replay:
         instance.queued += 1
         instance.queued_s += seconds
 
-    # ---------------------------------------------------------------- lookup and load
-
     def _look_below(self, request: int, instance: Instance, run: Run, now: float) -> bool:
         """Ask the tiers below HBM on arrival; True when the request is away (lookup or load).
 
@@ -227,14 +179,14 @@ class _Replay:
         """
         requests = self._requests
         parts, lookup_s = self._chain.find(request, instance.index, run)
-        if parts and not self._admit(request, instance, run):
+        if parts and not self._scheduler.admit(request, instance, run):
             requests.wants_lookup[request] = 1
             return False
         requests.lookup_s[request] = lookup_s
         requests.answered_s[request] = now + lookup_s
         if parts:
             requests.planned[request] = parts[-1].run[2]
-            self._begin_load(request, instance, parts, now + lookup_s)
+            self._scheduler.begin_load(request, instance, parts, now + lookup_s)
         elif lookup_s > 0.0:
             self._agenda.add(now + lookup_s, partial(self._come_back, request, instance))
         else:
@@ -244,356 +196,21 @@ class _Replay:
     def _come_back(self, request: int, instance: Instance, now: float) -> None:
         """The lookup found nothing to load."""
         heappush(instance.waiting, request)
-        self._settle(instance, now)
-
-    def _admit(self, request: int, instance: Instance, run: Run) -> bool:
-        """Take HBM for all KV of the request; False when there is no room now.
-
-        A request that does not fit an instance on which nobody holds HBM never will: it is let in
-        and counted.
-        """
-        requests = self._requests
-        hbm = instance.hbm
-        at, depth, blocks = run
-        lo = self._offset[request]
-        held = at + 1 if depth else at
-        rest = self._blocks[request] - blocks
-        room = rest * requests.block_tokens + requests.private[request]
-        if not hbm.fits(room, self._atoms, lo, held):
-            if instance.holders:
-                return False
-            self._oversized += 1
-        hbm.pin(self._atoms, lo, held)
-        hbm.reserve(room)
-        instance.holders += 1
-        requests.hold(request, run)
-        requests.hbm_hit[request] = requests.tokens(request, blocks)
-        return True
-
-    def _begin_load(
-        self, request: int, instance: Instance, parts: list[Part], start_s: float
-    ) -> None:
-        """Move what `parts` name, tier after tier, from `start_s` on."""
-        requests = self._requests
-        legs: list[tuple[Leg, float]] = []
-        for tier, run, tokens in parts:
-            size = tokens * self._kv_bytes
-            reads = tier.reads[instance.index]
-            legs += [(leg, size) for leg in reads]
-            self._tier_hits[tier.index][request] += tokens
-            if reads:
-                requests.moved_bytes[request] += size
-            if not self._is_ideal:
-                end = run[0] + 1 if run[1] else run[0]
-                tier.caches[instance.index].renew(self._atoms, self._offset[request], end)
-        done = partial(self._end_load, request, instance, parts[-1].run if parts else None)
-        move = Move(request, legs, done, is_write=False)
-        self._agenda.add(start_s, partial(self._mover.go, move))
-
-    def _end_load(self, request: int, instance: Instance, run: Run | None, now: float) -> None:
-        """What was loaded is in HBM, pinned; the request may prefill."""
-        if run is not None and not self._is_ideal:
-            requests = self._requests
-            at, depth, blocks = run
-            hbm = instance.hbm
-            hbm.reserved -= (blocks - requests.run[request]) * requests.block_tokens
-            hbm.fill(self._atoms, requests.at[request], requests.held[request], at, depth)
-            requests.hold(request, run)
-        self._requests.answered_s[request] = now
-        if self._is_sync:
-            instance.is_busy = False
-            self._busy_s += now - self._requests.gpu_from_s[request]
-            self._take_step(instance, now, first=request)
-        else:
-            heappush(instance.loaded, request)
-        self._settle(instance, now)
-
-    # ---------------------------------------------------------------- the next step
-
-    def _take_step(self, instance: Instance, now: float, first: int = -1) -> None:
-        """Give the free GPU its next step: `first` or the partial request, then what is ready."""
-        step = Step(self._chunk or inf)
-        if first >= 0:
-            self._begin_prefill(first)
-            self._put(first, instance, step)
-        elif instance.partial >= 0:
-            self._put(instance.partial, instance, step)
-        while step.room > 0 and not instance.is_busy:
-            request = self._next_ready(instance, step, now)
-            if request < 0:
-                break
-            self._begin_prefill(request)
-            self._put(request, instance, step)
-        if step.members:
-            self._run_step(instance, step, now)
-
-    def _next_ready(self, instance: Instance, step: Step, now: float) -> int:
-        """The oldest request that can prefill, which now holds its HBM; -1: none can.
-
-        Loads that turn out to be due start on the way.
-        """
-        waiting = instance.waiting
-        loaded = instance.loaded
-        is_blocked = False
-        while not instance.is_busy:
-            if waiting and not is_blocked and not (loaded and loaded[0] < waiting[0]):
-                request = waiting[0]
-                outcome = self._enter(request, instance, step, now)
-                if outcome == _LATER:
-                    return -1
-                is_blocked = instance.is_blocked = outcome == _BLOCKED
-                if not is_blocked:
-                    heappop(waiting)
-            elif loaded:
-                request = loaded[0]
-                outcome = _READY if self._is_ideal else self._go_on(request, instance, step, now)
-                if outcome == _LATER:
-                    return -1
-                heappop(loaded)
-            else:
-                return -1
-            if outcome == _READY:
-                return request
-        return -1
-
-    def _enter(self, request: int, instance: Instance, step: Step, now: float) -> int:
-        """Admit a waiting request to the step, or start its load; says what came of it."""
-        requests = self._requests
-        run = self._run_in_hbm(request, instance)
-        if run[2] == self._blocks[request]:
-            return _READY if self._admit(request, instance, run) else _BLOCKED
-        if step.members and self._is_computing(self._atoms[run[0]], step):
-            return _LATER
-        if not requests.wants_lookup[request] and not self._is_due_again(request, now):
-            return _READY if self._admit(request, instance, run) else _BLOCKED
-        parts, lookup_s = self._chain.find(request, instance.index, run)
-        if parts and self._is_sync and step.members:
-            return _LATER
-        if not self._admit(request, instance, run):
-            requests.wants_lookup[request] = 1
-            return _BLOCKED
-        requests.wants_lookup[request] = 0
-        return self._after_lookup(request, instance, step, now, parts, lookup_s)
-
-    def _go_on(self, request: int, instance: Instance, step: Step, now: float) -> int:
-        """The turn of a request whose load has ended: more may be in HBM, or to be loaded."""
-        self._extend_held(request, instance)
-        requests = self._requests
-        run = (requests.at[request], requests.depth[request], requests.run[request])
-        if run[2] == self._blocks[request]:
-            return _READY
-        if step.members and self._is_computing(self._atoms[run[0]], step):
-            return _LATER
-        if not self._is_due_again(request, now):
-            return _READY
-        parts, lookup_s = self._chain.find(request, instance.index, run)
-        return self._after_lookup(request, instance, step, now, parts, lookup_s)
-
-    def _is_due_again(self, request: int, now: float) -> bool:
-        """Whether the tiers are asked once more: the request has queued since they answered."""
-        requests = self._requests
-        return (
-            self._asks_again
-            and not requests.asked_again[request]
-            and requests.answered_s[request] < now
-        )
-
-    def _after_lookup(
-        self,
-        request: int,
-        instance: Instance,
-        step: Step,
-        now: float,
-        parts: list[Part],
-        lookup_s: float,
-    ) -> int:
-        """The tiers were asked for a request that holds its HBM: load, or let the step wait.
-
-        Sync: the GPU, and the batch that decodes on it, wait for lookup and load.
-        """
-        requests = self._requests
-        requests.asked_again[request] = 1
-        requests.lookup_s[request] += lookup_s
-        if self._is_sync:
-            requests.gpu_from_s[request] = now
-        if not parts:
-            step.lookup_s = max(step.lookup_s, lookup_s)
-            return _READY
-        requests.planned[request] = parts[-1].run[2]
-        if self._is_sync:
-            instance.is_busy = True
-            instance.is_dirty = True
-            instance.decode.serve(now)
-            instance.steps_per_s = 0.0
-        self._begin_load(request, instance, parts, now + lookup_s)
-        return _AWAY
-
-    def _extend_held(self, request: int, instance: Instance) -> None:
-        """Use what others have put into HBM while the request waited with its load."""
-        requests = self._requests
-        start = requests.at[request]
-        at, depth, gained = instance.hbm.extend(
-            self._atoms, start, requests.depth[request], self._offset[request + 1]
-        )
-        if gained:
-            held = at + 1 if depth else at
-            blocks = requests.run[request] + gained
-            instance.hbm.pin(self._atoms, requests.held[request], held)
-            instance.hbm.reserved -= gained * requests.block_tokens
-            before = requests.tokens(request, requests.run[request])
-            requests.hbm_hit[request] += requests.tokens(request, blocks) - before
-            requests.hold(request, (at, depth, blocks))
-
-    # ---------------------------------------------------------------- prefill
-
-    def _begin_prefill(self, request: int) -> None:
-        """What is to be computed is settled now."""
-        requests = self._requests
-        new = requests.computed[request]
-        hit = requests.prompt[request] - new
-        guessed, pure_s = requests.guess[request]
-        requests.pure_s[request] = pure_s if guessed == hit else self._prefill_s(new, hit)
-        requests.left[request] = new
-
-    def _is_computing(self, atom: int, step: Step) -> bool:
-        """Whether a request of the step computes the atom."""
-        at, offset, atoms = self._requests.at, self._offset, self._atoms
-        while step.marked < len(step.members):
-            request = step.members[step.marked][0]
-            step.computing.update(atoms[at[request] : offset[request + 1]])
-            step.marked += 1
-        return atom in step.computing
-
-    def _put(self, request: int, instance: Instance, step: Step) -> None:
-        """Give the step what is left of the request's prompt, as far as it fits.
-
-        The first of a step may fill any number of steps; its rest then shares the one after them.
-        """
-        requests = self._requests
-        new, left = requests.computed[request], requests.left[request]
-        hit = requests.prompt[request] - new
-        tokens = left
-        if left > step.room:
-            if step.members:
-                tokens = int(step.room)
-            else:
-                step.steps = (left - 1) // self._chunk
-                tokens = step.steps * self._chunk
-        rest = left - tokens
-        done = new - left
-        step.tokens += tokens
-        step.work_s += self._work_s(done + tokens, hit) - (self._work_s(done, hit) if done else 0.0)
-        step.is_start = step.is_start or not done
-        price_s = requests.pure_s[request] * (tokens / new) if new else 0.0
-        step.price_s += price_s
-        step.members.append((request, price_s))
-        step.room = 0 if rest or not self._chunk else step.room - tokens
-        requests.left[request] = rest
-        instance.partial = request if rest else -1
-
-    def _run_step(self, instance: Instance, step: Step, now: float) -> None:
-        """Start the step: its length, who pays for it, and the pace of the decoders beside it."""
-        requests = self._requests
-        decode = instance.decode
-        steps = step.steps
-        extra_s = wall_s = self._added_s(
-            step.tokens,
-            step.work_s,
-            steps=steps,
-            is_start=step.is_start,
-            batch=decode.size,
-        )
-        start_s = now + step.lookup_s
-        if decode.size:
-            decode.serve(now)
-            wall_s += steps * decode.step_s()
-            instance.steps_per_s = steps / (step.lookup_s + wall_s)
-            instance.is_dirty = True
-        share = extra_s / step.price_s if step.price_s > 0.0 else 0.0
-        for request, price_s in step.members:
-            requests.gpu_s[request] += share * price_s
-            if requests.started_s[request] < 0.0:
-                requests.started_s[request] = start_s
-                if requests.gpu_from_s[request] >= 0.0:
-                    requests.gpu_s[request] += start_s - requests.gpu_from_s[request]
-        self._busy_s += step.lookup_s + wall_s
-        instance.is_busy = True
-        instance.until_s = start_s + wall_s
-        self._agenda.add(instance.until_s, partial(self._end_step, instance, step))
-
-    def _end_step(self, instance: Instance, step: Step, now: float) -> None:
-        """First tokens for all whose prompt is done; then the next step."""
-        instance.is_busy = False
-        instance.until_s = inf
-        instance.steps_per_s = None
-        instance.decode.serve(now)
-        left = self._requests.left
-        for request, _ in step.members:
-            if not left[request]:
-                self._end_prefill(request, instance, now)
-        instance.is_dirty = instance.decode.size > 0
-        self._settle(instance, now)
-
-    def _end_prefill(self, request: int, instance: Instance, now: float) -> None:
-        """First token: publish the blocks, and decode or leave."""
-        requests = self._requests
-        requests.first_token_s[request] = now
-        instance.queued -= 1
-        left_s = instance.queued_s - requests.guess[request][1]
-        instance.queued_s = left_s if instance.queued else 0.0
-        if not self._is_ideal and self._blocks[request]:
-            self._publish(request, instance, now)
-        output = requests.output[request]
-        if output > 1:
-            instance.decode.join(request, output - 1, requests.prompt[request] + output / 2)
-        else:
-            self._complete(request, instance, now)
-
-    def _publish(self, request: int, instance: Instance, now: float) -> None:
-        """The prompt's blocks are computed: usable in HBM now, below once written."""
-        requests = self._requests
-        end = self._offset[request + 1]
-        rest = self._blocks[request] - requests.run[request]
-        instance.hbm.reserved -= rest * requests.block_tokens
-        instance.hbm.fill(self._atoms, requests.at[request], requests.held[request], end)
-        requests.held[request] = end
-        if self._tiers:
-            self._mover.write(request, self._tiers, instance.index, now)
-
-    # ---------------------------------------------------------------- decode
-
-    def _end_decode(self, instance: Instance, version: int, now: float) -> None:
-        decode = instance.decode
-        if version != decode.version:
-            return
-        decode.serve(now)
-        for request in decode.pop_first():
-            self._complete(request, instance, now)
-        instance.is_dirty = True
-        self._settle(instance, now)
-
-    def _complete(self, request: int, instance: Instance, now: float) -> None:
-        """Last token: the request gives its HBM back."""
-        requests = self._requests
-        requests.e2e_s[request] = now - requests.arrived_s[request]
-        if not self._is_ideal:
-            lo, held = self._offset[request], requests.held[request]
-            instance.hbm.let_go(self._atoms, lo, held, requests.private[request])
-            instance.holders -= 1
+        self._scheduler.settle(instance, now)
 
     # ---------------------------------------------------------------- the result
 
     def _collect(self) -> ReplayResult:
-        caches = [one.ideal_hbm if self._is_ideal else one.hbm for one in self._instances]
+        caches = [one.ideal_hbm if self._scheduler.is_ideal else one.hbm for one in self._instances]
         return collect(
             self._scenario,
             requests=self._requests,
             output_known=self._output_known,
             topology=self._topology,
-            tier_hits=self._tier_hits,
-            net=self._mover.net,
+            tier_hits=self._scheduler.tier_hits,
+            net=self._scheduler.mover.net,
             evicted_blocks=sum(cache.evicted for cache in caches),
-            oversized=self._oversized,
-            busy_s=self._busy_s,
+            oversized=self._scheduler.oversized,
+            busy_s=self._scheduler.busy_s,
             warmup_requests=self._first,
         )

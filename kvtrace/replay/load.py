@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import fsum
 
 import numpy as np
 
 from kvtrace.replay.scenario import DecodeTime, PrefillTime
+from kvtrace.schema.arrays import IntArray
 
 
-def prefill_work_s(prompts: Sequence[int], prefill: PrefillTime) -> float:
+def prefill_work_s(prompts: IntArray, prefill: PrefillTime) -> float:
     """Seconds to prefill the prompts with nothing cached, one after the other."""
-    lengths, counts = np.unique(np.asarray(prompts, dtype=np.int64), return_counts=True)
+    lengths, counts = np.unique(prompts, return_counts=True)
     return fsum(
         count * prefill.prefill_s(length, 0)
         for length, count in zip(lengths.tolist(), counts.tolist(), strict=True)
@@ -21,7 +21,7 @@ def prefill_work_s(prompts: Sequence[int], prefill: PrefillTime) -> float:
 
 
 def decode_work_s(
-    prompts: Sequence[int], outputs: Sequence[int], *, decode: DecodeTime, room_tokens: float
+    prompts: IntArray, outputs: IntArray, *, decode: DecodeTime, room_tokens: float
 ) -> float:
     """Seconds for all output tokens after the first ones, at the fullest batch.
 
@@ -30,10 +30,10 @@ def decode_work_s(
     """
     if not len(outputs):
         return 0.0
-    made = np.asarray(outputs, dtype=np.float64)
+    made = outputs.astype(np.float64)
     steps = float(np.maximum(made - 1, 0).sum())
     if not steps:
         return 0.0
-    context = float(np.asarray(prompts, dtype=np.float64).mean() + made.mean() / 2)
+    context = float(prompts.astype(np.float64).mean() + made.mean() / 2)
     batch = max(1.0, min(float(len(made)), room_tokens / max(1.0, context)))
     return steps * decode.step_s(batch, batch * context) / batch

@@ -8,6 +8,7 @@ local DRAM tier: what the pool adds is then not mixed with what idle DRAM gives 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Final, NamedTuple
 
@@ -41,6 +42,28 @@ _POOL_OPTIONS: Final = (
         "DRAM pool over RDMA, GPU-direct",
     ),
 )
+
+
+def with_arbiter(scenario: Scenario) -> Scenario:
+    """The same option with an arbiter: it loads only what is priced below recomputing it.
+
+    Its id stays: `load_decision` tells the two apart.
+    """
+    return replace(scenario, load_decision="arbiter", title=f"{scenario.title}, arbiter")
+
+
+def arbiter_scenarios(deployment: Deployment, fleet: Fleet) -> tuple[Scenario, ...]:
+    """The three `pool_dram_*` options, each with an arbiter.
+
+    Raises:
+        ModelError: the LLM does not fit, or its FLOPs are not known.
+    """
+    pooled = {option.option_id for option in _POOL_OPTIONS}
+    return tuple(
+        with_arbiter(scenario)
+        for scenario in build_scenarios(deployment, fleet)
+        if scenario.option_id in pooled
+    )
 
 
 def build_scenarios(

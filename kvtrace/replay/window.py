@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import ceil, fsum
-from typing import Final, Protocol
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Protocol
 
 import numpy as np
 
 from kvtrace.errors import ModelError
 from kvtrace.replay.blocks import atom_arrays
+from kvtrace.replay.load import decode_work_s, prefill_work_s
 from kvtrace.replay.scenario import DecodeTime, PrefillTime
-from kvtrace.schema.arrays import IntArray, RequestTrace
-from kvtrace.units import NS_PER_MS, NS_PER_S, S_PER_HOUR
-
-COARSE_CLOCK_NS: Final = 100 * NS_PER_MS
-"""Arrivals on a coarser clock than this come in bursts that nobody sent: a prefill takes about as
-long as the clock's step, so they are spread."""
+from kvtrace.schema.arrays import COARSE_CLOCK_NS, BoolArray, IntArray, RequestTrace
+from kvtrace.units import NS_PER_S, S_PER_HOUR
 
 
 class SizedDeployment(Protocol):
@@ -43,36 +40,104 @@ class SizedDeployment(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class WindowedTrace:
+    """A window of a trace together with what came before it, for caches that start warm."""
+
+    trace: RequestTrace
+    """The history and the window; nothing after it."""
+    first: int
+    """Index of the window's first request: the `warmup_requests` of a replay."""
+
+    @property
+    def scored(self) -> slice:
+        """The window's requests in `trace`, and in anything that has a row for each of them."""
+        return slice(self.first, self.trace.requests)
+
+    @property
+    def window(self) -> RequestTrace:
+        """The window alone, first arrival 0: rows as in the timeline of its replay."""
+        return slice_requests(self.trace, self.first, self.trace.requests)
+
+
 def peak_window(trace: RequestTrace, seconds: float = S_PER_HOUR) -> RequestTrace:
     """The busiest window of `seconds` by prompt tokens (the first of equals), with new dense ids.
 
     Every window that starts at an arrival and spans [start, start + seconds) is tried. The whole
     trace comes back if it is not longer, or has no clock. Caches start empty in the window: the
-    hits of its first minutes are a lower bound.
+    hits of its first minutes are a lower bound; see `peak_window_with_history`.
     """
+    first, last = _peak(trace, seconds)
+    return trace if last - first == trace.requests else slice_requests(trace, first, last)
+
+
+def peak_window_with_history(
+    trace: RequestTrace, seconds: float = S_PER_HOUR, *, history_s: float | None = None
+) -> WindowedTrace:
+    """The busiest window (as `peak_window`) with the requests before it.
+
+    `history_s` bounds them: only what arrived so many seconds before the window counts. Without it
+    the history is all of the trace before the window.
+    """
+    first, last = _peak(trace, seconds)
+    begin = 0
+    if history_s is not None and first:
+        since = int(trace.arrived_at_ns[first]) - round(history_s * NS_PER_S)
+        begin = int(np.searchsorted(trace.arrived_at_ns, since, side="left"))
+    if (begin, last) == (0, trace.requests):
+        return WindowedTrace(trace, first)
+    return WindowedTrace(slice_requests(trace, begin, last), first - begin)
+
+
+def _peak(trace: RequestTrace, seconds: float) -> tuple[int, int]:
+    """(first, end) of the busiest window; the whole trace if it is not longer or has no clock."""
     arrived = trace.arrived_at_ns
     length = round(seconds * NS_PER_S)
     if not trace.has_clock or trace.requests == 0 or int(arrived[-1] - arrived[0]) < length:
-        return trace
+        return 0, trace.requests
     first = np.searchsorted(arrived, arrived, side="left")
     last = np.searchsorted(arrived, arrived + length, side="left")
     total = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(trace.prompt_tokens)))
     best = int(np.argmax(total[last] - total[first]))
-    return slice_requests(trace, int(first[best]), int(last[best]))
+    return int(first[best]), int(last[best])
+
+
+def within_limit(trace: RequestTrace, max_tokens: float) -> tuple[RequestTrace, int]:
+    """(the requests that an engine accepts, how many it refuses).
+
+    An engine refuses what exceeds its context limit, prompt and output together; nothing that such
+    a row says (a broken length, most likely) reaches sizes and times. The caller tells the count.
+    """
+    fits = _fits(trace, max_tokens)
+    refused = trace.requests - int(fits.sum())
+    return (_select(trace, fits), refused) if refused else (trace, 0)
+
+
+def _fits(trace: RequestTrace, max_tokens: float) -> BoolArray:
+    tokens = trace.prompt_tokens.astype(np.float64) + trace.output_tokens
+    return np.asarray(tokens <= max_tokens, dtype=np.bool_)
 
 
 def slice_requests(trace: RequestTrace, lo: int, hi: int) -> RequestTrace:
     """Requests `lo` to `hi` (exclusive) as a trace of their own: first arrival 0, new dense ids."""
-    runs = slice(int(trace.run_offset[lo]), int(trace.run_offset[hi]))
-    arrived = trace.arrived_at_ns[lo:hi]
+    keep = np.zeros(trace.requests, dtype=np.bool_)
+    keep[lo:hi] = True
+    return _select(trace, keep)
+
+
+def _select(trace: RequestTrace, keep: BoolArray) -> RequestTrace:
+    """The requests to keep as a trace of their own: first arrival 0, new dense ids."""
+    counts = np.diff(trace.run_offset)
+    runs = np.repeat(keep, counts)
+    arrived = trace.arrived_at_ns[keep]
     part = replace(
         trace,
-        request_key=trace.request_key[lo:hi],
-        arrived_at_ns=arrived - arrived[0] if hi > lo else arrived,
-        prompt_tokens=trace.prompt_tokens[lo:hi],
-        output_tokens=trace.output_tokens[lo:hi],
-        session=trace.session[lo:hi],
-        run_offset=trace.run_offset[lo : hi + 1] - trace.run_offset[lo],
+        request_key=trace.request_key[keep],
+        arrived_at_ns=_from_zero(arrived) if len(arrived) else arrived,
+        prompt_tokens=trace.prompt_tokens[keep],
+        output_tokens=trace.output_tokens[keep],
+        session=trace.session[keep],
+        run_offset=np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts[keep]))),
         run_start=trace.run_start[runs],
         run_blocks=trace.run_blocks[runs],
     )
@@ -108,13 +173,16 @@ def _densify(trace: RequestTrace) -> RequestTrace:
     )
 
 
-def spread_arrivals(trace: RequestTrace, seed: int) -> RequestTrace:
-    """Arrivals coarser than 100 ms, spread uniformly inside their resolution; order kept.
+def spread_arrivals(
+    trace: RequestTrace, seed: int, *, coarse_clock_ns: int = COARSE_CLOCK_NS
+) -> RequestTrace:
+    """Arrivals on a clock coarser than `coarse_clock_ns`, spread uniformly inside its step.
 
-    The generator is numpy's PCG64 on `seed`: the same seed gives the same arrivals everywhere.
+    Order is kept. The generator is numpy's PCG64 on `seed`: the same seed gives the same arrivals
+    everywhere. Spread a trace before or after cutting it, but history and window together.
     """
     resolution = trace.clock_resolution_ns
-    if not trace.has_clock or resolution <= COARSE_CLOCK_NS or trace.requests == 0:
+    if not trace.has_clock or resolution <= coarse_clock_ns or trace.requests == 0:
         return trace
     inside = np.random.default_rng(seed).integers(0, resolution, size=trace.requests)
     spread = np.sort(trace.arrived_at_ns + inside)
@@ -125,12 +193,20 @@ def _from_zero(arrived: IntArray) -> IntArray:
     return np.asarray(arrived - arrived[0], dtype=np.int64)
 
 
-def size_fleet(trace: RequestTrace, deployment: SizedDeployment, target_utilisation: float) -> int:
+def size_fleet(
+    trace: RequestTrace,
+    deployment: SizedDeployment,
+    target_utilisation: float,
+    *,
+    max_tokens: int | None = None,
+) -> int:
     """Instances that serve the busiest hour, recomputing everything, at or below the target.
 
     Formula: ceil(work / (target · window)), work = Σ prefill_s(prompt, 0) + Σ (output - 1) ·
     step_s(b, b · context) / b, with b the batch that HBM can hold at the mean context: the cheapest
     decode there is. Window = the busiest hour, or first to last arrival of a shorter trace.
+    Requests of more than `max_tokens` (prompt and output), or of more than the HBM of an instance
+    holds, do not count: no instance can serve them, however many there are.
     1 where the trace has no clock or no duration.
     Assumes: a size for a fair comparison, which the caller states; it is not what is deployed.
 
@@ -143,31 +219,18 @@ def size_fleet(trace: RequestTrace, deployment: SizedDeployment, target_utilisat
             f"a target utilisation of {target_utilisation:g} is not in (0, 1]",
             hint="0.7 leaves room for bursts",
         )
-    peak = peak_window(trace)
+    room_tokens = deployment.hbm_cache_bytes / deployment.kv_bytes_per_token
+    limit = room_tokens if max_tokens is None else min(room_tokens, max_tokens)
+    peak = peak_window(within_limit(trace, limit)[0])
     window_s = int(peak.arrived_at_ns[-1]) / NS_PER_S if peak.requests else 0.0
     if not peak.has_clock or window_s <= 0:
         return 1
-    work_s = _prefill_work_s(peak, deployment.prefill) + _decode_work_s(peak, deployment)
+    work_s = prefill_work_s(peak.prompt_tokens, deployment.prefill)
+    if peak.output_known:
+        work_s += decode_work_s(
+            peak.prompt_tokens,
+            peak.output_tokens,
+            decode=deployment.decode,
+            room_tokens=room_tokens,
+        )
     return max(1, ceil(work_s / (target_utilisation * window_s) - 1e-9))
-
-
-def _prefill_work_s(trace: RequestTrace, prefill: PrefillTime) -> float:
-    lengths, counts = np.unique(trace.prompt_tokens, return_counts=True)
-    return fsum(
-        count * prefill.prefill_s(length, 0)
-        for length, count in zip(lengths.tolist(), counts.tolist(), strict=True)
-        if length > 0
-    )
-
-
-def _decode_work_s(trace: RequestTrace, deployment: SizedDeployment) -> float:
-    """Seconds of one instance for all output tokens after the first ones, at the fullest batch."""
-    if not trace.output_known:
-        return 0.0
-    steps = int(np.maximum(trace.output_tokens - 1, 0).sum())
-    if not steps:
-        return 0.0
-    context = float(trace.prompt_tokens.mean() + trace.output_tokens.mean() / 2)
-    room = deployment.hbm_cache_bytes / (deployment.kv_bytes_per_token * max(1.0, context))
-    batch = max(1.0, min(float(trace.requests), room))
-    return steps * deployment.decode.step_s(batch, batch * context) / batch

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from kvtrace.units import NS_PER_MS
+
 IntArray: TypeAlias = npt.NDArray[np.int64]
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+COARSE_CLOCK_NS: Final = 100 * NS_PER_MS
+"""Arrivals on a coarser clock than this come in bursts that nobody sent: a prefill takes about as
+long as the clock's step, so a replay spreads them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,8 +117,9 @@ class Small:
 def test_a_fleet_is_sized_by_prefill_over_the_busiest_hour() -> None:
     # 1 000 s of window, 21 requests of 100 s prefill each: 2 100 s of work; at 0.7: 2100 / 700 = 3
     asks = [Ask(50.0 * i, prompt=10_000) for i in range(21)]
-    assert size_fleet(make_trace(asks), Small(), 0.7) == 3
-    assert size_fleet(make_trace(asks), Small(), 0.69) == 4
+    roomy = Small(hbm_cache_bytes=1e6)
+    assert size_fleet(make_trace(asks), roomy, 0.7) == 3
+    assert size_fleet(make_trace(asks), roomy, 0.69) == 4
 
 
 def test_decode_adds_its_cheapest_time() -> None:
