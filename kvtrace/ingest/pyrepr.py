@@ -28,6 +28,9 @@ def string_end(text: str, start: int) -> int | None:
 
 def int_list_length(text: str) -> int | None:
     """How many integers the list repr holds; None if it is not a whole list of integers."""
-    if _INT_LIST.fullmatch(text) is None:
-        return None
+    return None if _INT_LIST.fullmatch(text) is None else checked_list_length(text)
+
+
+def checked_list_length(text: str) -> int:
+    """How many integers a list repr holds that is known to be whole."""
     return 0 if len(text) == 2 else text.count(",") + 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
+import msgspec
 import numpy as np
 
 DEFAULT_BLOCK_TOKENS: Final = 16
@@ -19,8 +20,10 @@ _KEY_BYTES: Final = 8
 
 def parse_token_ids(listed: str) -> list[int]:
     """The ids of a list repr such as `[1, 2, 3]` that is known to hold only integers."""
-    inner = listed[1:-1]
-    return [int(text) for text in inner.split(",")] if inner.strip() else []
+    try:
+        return msgspec.json.decode(listed, type=list[int])
+    except msgspec.DecodeError:  # numbers that JSON does not allow, such as 007
+        return [int(text) for text in listed[1:-1].split(",")]
 
 
 def chain_token_blocks(

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from kvtrace.ingest.pyrepr import int_list_length, string_end
+from kvtrace.ingest.pyrepr import checked_list_length, int_list_length, string_end
 from kvtrace.schema.manifest import Status
 
 EventKind = Literal["received", "details", "added", "ended", "response", "response_details"]
@@ -117,7 +117,7 @@ def _received(message: str) -> RequestEvent:
     if not tail.endswith(".") or ", lora_request: " not in tail:
         raise DamagedMessage("tail of Received request")
     token_ids, adapter = _received_tail(tail[:-1], features, has_prompt=bool(prompt_repr))
-    count = None if token_ids is None else int_list_length(token_ids)
+    count = None if token_ids is None else checked_list_length(token_ids)
     is_truncated = _is_truncated(prompt_repr, count)
     return RequestEvent(
         "received",
@@ -212,7 +212,7 @@ def _details(request_id: str, rest: str, at: int) -> RequestEvent:
     if embeds >= 0:
         tail = tail[:embeds]
     token_ids = _id_list(tail, ", prompt_token_ids: ")
-    count = None if token_ids is None else int_list_length(token_ids)
+    count = None if token_ids is None else checked_list_length(token_ids)
     is_truncated = _is_truncated(rest[at:end], count)
     return RequestEvent(
         "details",
