@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
+from kvtrace.ingest.contract import Guess, Head, ReadContext, Record, RequestRow
 from kvtrace.ingest.limits import MAX_COUNT
 
 _BOM: Final = "\ufeff"
@@ -18,6 +21,57 @@ class BadCellError(ValueError):
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+
+
+@dataclass(slots=True)
+class CsvTable:
+    """The rows of a CSV file that has these columns in its header, wherever they stand."""
+
+    required: tuple[str, ...]
+    context: ReadContext
+    _columns: dict[str, int] = field(default_factory=dict)
+
+    def cells(self, record: Record) -> dict[str, str] | None:
+        """The cells of one record by column, or None if it is a header, which is then ignored.
+
+        Raises:
+            BadCellError: it stands before the header or has another number of cells.
+        """
+        cells = split_cells(record.data)
+        if set(self.required) <= set(cells):
+            self.context.tally.ignore("repeated_header" if self._columns else "header")
+            self._columns = {name: position for position, name in enumerate(cells)}
+            return None
+        if not self._columns:
+            raise BadCellError("no_header", "a row stands before the header")
+        if len(cells) != len(self._columns):
+            raise BadCellError("wrong_cell_count", f"{len(self._columns)} cells are due")
+        return {name: cells[position] for name, position in self._columns.items()}
+
+    def rows(
+        self,
+        records: Iterable[Record],
+        parse: Callable[[Record, dict[str, str]], RequestRow],
+    ) -> Iterator[RequestRow]:
+        """The requests of all records; what `parse` cannot use is rejected."""
+        tally = self.context.tally
+        for record in records:
+            try:
+                cells = self.cells(record)
+                row = None if cells is None else parse(record, cells)
+            except BadCellError as bad:
+                tally.reject(record, bad.reason, bad.detail)
+                continue
+            if row is not None:
+                tally.use()
+                yield row
+
+
+def sniff_columns(head: Head, required: tuple[str, ...]) -> Guess | None:
+    """A file whose CSV header has all these columns."""
+    if not set(required) <= {cell.strip() for cell in head.csv_header}:
+        return None
+    return Guess(0.99, f"the CSV header has {', '.join(required)}")
 
 
 def split_cells(data: bytes) -> list[str]:

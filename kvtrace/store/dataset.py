@@ -9,9 +9,9 @@ dataset paths.
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 import polars as pl
@@ -45,7 +45,7 @@ _DUCKDB_TYPES: Final[dict[Dtype, str]] = {
 }
 
 
-class DatasetWriter:
+class DatasetWriter(AbstractContextManager["DatasetWriter"]):
     """Writes one commit of a dataset folder.
 
     Takes the lock of the folder above unless the caller already holds it and passes it. Use
@@ -66,15 +66,7 @@ class DatasetWriter:
             raise unwritable(directory, error) from error
         self._session = Session(write_dirs=[directory])
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:

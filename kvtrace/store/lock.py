@@ -6,7 +6,6 @@ import hashlib
 import os
 import secrets
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from filelock import FileLock, Timeout
@@ -37,12 +36,7 @@ class OutputLock:
         self.acquire()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.release()
 
     def acquire(self) -> None:

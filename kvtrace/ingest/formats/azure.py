@@ -8,50 +8,30 @@ reuse can not be measured from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from kvtrace.ingest.cells import BadCellError, parse_count, split_cells
+from kvtrace.ingest.cells import BadCellError, CsvTable, parse_count, sniff_columns
 from kvtrace.ingest.clocks import parse_iso, zone_shift
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow
 
 _REQUIRED = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
-def _columns(cells: Sequence[str]) -> dict[str, int] | None:
-    """Position by column name if this is the header of such a file."""
-    found = {name: position for position, name in enumerate(cells)}
-    return found if all(name in found for name in _REQUIRED) else None
-
-
 def _sniff(head: Head) -> Guess | None:
-    if _columns([cell.strip() for cell in head.csv_header]) is None:
-        return None
-    return Guess(0.99, f"the CSV header has {', '.join(_REQUIRED)}")
+    return sniff_columns(head, _REQUIRED)
 
 
 class _AzureFile:
-    """The state of one file: its columns, and what its time stamps looked like."""
+    """The state of one file: what its time stamps looked like."""
 
     def __init__(self, context: ReadContext) -> None:
         self._context = context
         self._shift = zone_shift(context.tz)
-        self._columns: dict[str, int] | None = None
         self._zoned = 0
         self._naive = 0
 
-    def row(self, record: Record) -> RequestRow | None:
-        """The request of one record, or None if it is a header."""
-        cells = split_cells(record.data)
-        header = _columns(cells)
-        if header is not None:
-            self._context.tally.ignore("header" if self._columns is None else "repeated_header")
-            self._columns = header
-            return None
-        if self._columns is None:
-            raise BadCellError("no_header", "a row stands before the header")
-        if len(cells) != len(self._columns):
-            raise BadCellError("wrong_cell_count", f"{len(self._columns)} cells are due")
-        cell = {name: cells[position] for name, position in self._columns.items()}
+    def row(self, record: Record, cell: dict[str, str]) -> RequestRow:
+        """The request of one record."""
         prompt_tokens = parse_count(cell["ContextTokens"], "ContextTokens")
         output_tokens = parse_count(cell["GeneratedTokens"], "GeneratedTokens")
         images = cell.get("NumImages", "")
@@ -100,15 +80,7 @@ class _AzureFile:
 
 def _read(records: Iterable[Record], context: ReadContext) -> Iterator[RequestRow]:
     file = _AzureFile(context)
-    for record in records:
-        try:
-            row = file.row(record)
-        except BadCellError as bad:
-            context.tally.reject(record, bad.reason, bad.detail)
-            continue
-        if row is not None:
-            context.tally.use()
-            yield row
+    yield from CsvTable(_REQUIRED, context).rows(records, file.row)
     file.describe_clock()
 
 

@@ -8,9 +8,15 @@ failed request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from kvtrace.ingest.cells import BadCellError, parse_count, parse_decimal, split_cells
+from kvtrace.ingest.cells import (
+    BadCellError,
+    CsvTable,
+    parse_count,
+    parse_decimal,
+    sniff_columns,
+)
 from kvtrace.ingest.clocks import seconds_resolution_ns, seconds_to_ns
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow
 from kvtrace.units import NS_PER_S
@@ -18,40 +24,18 @@ from kvtrace.units import NS_PER_S
 _REQUIRED = ("Timestamp", "Request tokens", "Response tokens")
 
 
-def _columns(cells: Sequence[str]) -> dict[str, int] | None:
-    found = {name: position for position, name in enumerate(cells)}
-    return found if all(name in found for name in _REQUIRED) else None
-
-
 def _sniff(head: Head) -> Guess | None:
-    if _columns([cell.strip() for cell in head.csv_header]) is None:
-        return None
-    return Guess(0.99, f"the CSV header has {', '.join(_REQUIRED)}")
+    return sniff_columns(head, _REQUIRED)
 
 
 class _BurstFile:
-    """The state of one file: its columns."""
+    """What the rows of one file have in common."""
 
     def __init__(self, context: ReadContext) -> None:
         self._context = context
-        self._columns: dict[str, int] | None = None
 
-    def row(self, record: Record) -> RequestRow | None:
-        """The request of one record, or None if it is a header."""
-        cells = split_cells(record.data)
-        header = _columns(cells)
-        if header is not None:
-            self._context.tally.ignore("header" if self._columns is None else "repeated_header")
-            self._columns = header
-            return None
-        if self._columns is None:
-            raise BadCellError("no_header", "a row stands before the header")
-        if len(cells) != len(self._columns):
-            raise BadCellError("wrong_cell_count", f"{len(self._columns)} cells are due")
-        cell = {name: cells[position] for name, position in self._columns.items()}
-        return self._request(record, cell)
-
-    def _request(self, record: Record, cell: dict[str, str]) -> RequestRow:
+    def row(self, record: Record, cell: dict[str, str]) -> RequestRow:
+        """The request of one record."""
         prompt_tokens = parse_count(cell["Request tokens"], "Request tokens")
         output_tokens = parse_count(cell["Response tokens"], "Response tokens")
         total = cell.get("Total tokens", "")
@@ -99,15 +83,7 @@ def _read(records: Iterable[Record], context: ReadContext) -> Iterator[RequestRo
     context.clock_reason = (
         "Timestamp counts seconds from day 1 of the collection; shown from the first row"
     )
-    for record in records:
-        try:
-            row = file.row(record)
-        except BadCellError as bad:
-            context.tally.reject(record, bad.reason, bad.detail)
-            continue
-        if row is not None:
-            context.tally.use()
-            yield row
+    yield from CsvTable(_REQUIRED, context).rows(records, file.row)
 
 
 FORMATS: tuple[Format, ...] = (
