@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from kvtrace.ingest.contract import Guess, Head, ReadContext, Record, RequestRow
+from kvtrace.ingest.contract import Guess, Head, ReadContext, Record
+from kvtrace.ingest.jsonrows import RowT
 from kvtrace.ingest.limits import MAX_COUNT
 
 _BOM: Final = "\ufeff"
@@ -51,9 +52,9 @@ class CsvTable:
     def rows(
         self,
         records: Iterable[Record],
-        parse: Callable[[Record, dict[str, str]], RequestRow],
-    ) -> Iterator[RequestRow]:
-        """The requests of all records; what `parse` cannot use is rejected."""
+        parse: Callable[[Record, dict[str, str]], RowT],
+    ) -> Iterator[RowT]:
+        """The rows of all records; what `parse` cannot use is rejected."""
         tally = self.context.tally
         for record in records:
             try:

@@ -18,6 +18,7 @@ import xxhash
 from kvtrace.ingest.blockids import BlockIds
 from kvtrace.ingest.clocks import seconds_resolution_ns, seconds_to_ns
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow
+from kvtrace.ingest.jsonrows import json_rows
 from kvtrace.ingest.limits import MAX_COUNT
 
 BLOCK_SIZE_TOKENS: Final = 16
@@ -161,16 +162,7 @@ def _read(records: Iterable[Record], context: ReadContext) -> Iterator[RequestRo
         "counted",
     )
     context.found_block_size_tokens = context.block_size_tokens or BLOCK_SIZE_TOKENS
-    for record in records:
-        try:
-            row = file.row(record)
-        except msgspec.ValidationError as bad:
-            context.tally.reject(record, "invalid_field", str(bad))
-        except (msgspec.DecodeError, RecursionError):
-            context.tally.reject(record, "invalid_json", None)
-        else:
-            context.tally.use()
-            yield row
+    yield from json_rows(records, context.tally, file.row)
     file.ids.judge(context)
     _describe_blocks(file, context)
 

@@ -8,13 +8,13 @@ starts at the enqueue and not at the arrival. `timeseries.csv` has engine-wide r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.cells import BadCellError, parse_decimal, split_cells
+from kvtrace.ingest.cells import BadCellError, CsvTable, parse_decimal, sniff_columns
 from kvtrace.ingest.clocks import seconds_resolution_ns, seconds_to_ns
 from kvtrace.ingest.contract import (
     Format,
@@ -26,6 +26,7 @@ from kvtrace.ingest.contract import (
     RequestRow,
     SampleRow,
 )
+from kvtrace.ingest.jsonrows import json_rows
 from kvtrace.ingest.limits import MAX_COUNT
 from kvtrace.units import NS_PER_S
 
@@ -151,16 +152,7 @@ class _TimingFile:
 def _read_requests(records: Iterable[Record], context: ReadContext) -> Iterator[RequestRow]:
     file = _TimingFile(context)
     context.engine = "vllm"
-    for record in records:
-        try:
-            row = file.row(record)
-        except msgspec.ValidationError as bad:
-            context.tally.reject(record, "invalid_field", str(bad))
-        except (msgspec.DecodeError, RecursionError):
-            context.tally.reject(record, "invalid_json", None)
-        else:
-            context.tally.use()
-            yield row
+    yield from json_rows(records, context.tally, file.row)
 
 
 def _sniff_requests(head: Head) -> Guess | None:
@@ -180,28 +172,20 @@ _SERIES: Final[dict[str, tuple[str, str, str, int]]] = {
     "waiting": ("waiting_requests", "requests", "instant", 0),
     "kv_cache_pct": ("kv_usage_ratio", "ratio", "instant", -2),
 }
-
-
-def _series_columns(cells: Sequence[str]) -> dict[str, int] | None:
-    found = {name: position for position, name in enumerate(cells)}
-    return found if "t" in found and all(name in found for name in _SERIES) else None
+_SERIES_COLUMNS: Final = ("t", *_SERIES)
 
 
 def _sniff_series(head: Head) -> Guess | None:
-    if _series_columns([cell.strip() for cell in head.csv_header]) is None:
-        return None
-    return Guess(0.99, "the CSV header has t, prompt_throughput, gen_throughput and kv_cache_pct")
+    return sniff_columns(head, _SERIES_COLUMNS)
 
 
-def _sample(record: Record, columns: dict[str, int], cells: Sequence[str]) -> SampleRow:
-    if len(cells) != len(columns):
-        raise BadCellError("wrong_cell_count", f"{len(columns)} cells are due")
-    time_ns = seconds_to_ns(parse_decimal(cells[columns["t"]], "t"))
+def _sample(record: Record, cells: dict[str, str]) -> SampleRow:
+    time_ns = seconds_to_ns(parse_decimal(cells["t"], "t"))
     if time_ns is None:
         raise BadCellError("invalid_time", "`t` is not a time in seconds")
     metrics: list[Metric] = []
     for column, (metric, unit, window, shift) in _SERIES.items():
-        text = cells[columns[column]]
+        text = cells[column]
         if not text:
             continue
         value = float(parse_decimal(text, column).scaleb(shift))
@@ -221,23 +205,7 @@ def _read_series(records: Iterable[Record], context: ReadContext) -> Iterator[Sa
     context.engine, context.clock = "vllm", "relative"
     context.clock_resolution_ns = NS_PER_S
     context.clock_reason = "t counts seconds from the start of the run"
-    columns: dict[str, int] | None = None
-    for record in records:
-        try:
-            cells = split_cells(record.data)
-            header = _series_columns(cells)
-            if header is not None:
-                context.tally.ignore("header" if columns is None else "repeated_header")
-                columns = header
-                continue
-            if columns is None:
-                raise BadCellError("no_header", "a row stands before the header")
-            row = _sample(record, columns, cells)
-        except BadCellError as bad:
-            context.tally.reject(record, bad.reason, bad.detail)
-            continue
-        context.tally.use()
-        yield row
+    yield from CsvTable(_SERIES_COLUMNS, context).rows(records, _sample)
 
 
 _VERSIONS: Final = "casys-kaist/LLMServingSim bench/examples with vLLM 0.19.0"
