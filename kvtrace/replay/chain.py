@@ -51,7 +51,8 @@ class Chain:
         """The parts to load below a run in HBM, and the seconds of the lookups.
 
         Each tier that is asked costs its lookup, whether it finds something or not; once the whole
-        prompt is found no further tier is asked.
+        prompt is found no further tier is asked. An arbiter does not ask a tier from which not even
+        all that is missing would be worth loading.
         """
         requests = self._requests
         atoms = requests.table.atoms
@@ -60,7 +61,10 @@ class Chain:
         at, depth, blocks = run
         parts: list[Part] = []
         lookup_s = 0.0
+        is_arbiter = self._decision == "arbiter"
         for tier in self.tiers:
+            if is_arbiter and not self._may_pay(request, instance, blocks, tier):
+                continue
             lookup_s += tier.spec.lookup_s
             at, depth, gained = tier.caches[instance].extend(atoms, at, depth, end)
             if gained:
@@ -71,9 +75,32 @@ class Chain:
                     parts.append(Part(tier, (at, depth, blocks), added))
                 if blocks == total:
                     break
-        if parts and self._decision == "arbiter":
+        if parts and is_arbiter:
             parts = parts[: self._worth(request, instance, run[2], parts)]
         return parts, lookup_s
+
+    def _may_pay(self, request: int, instance: int, blocks: int, tier: Tier) -> bool:
+        """Whether loading all that is missing after `blocks` from the tier would shorten it.
+
+        Prefill costs more per token the later the token, a move does not: what a load gains is
+        convex in its length (but for a last few tokens, where a step is bound by reading weights).
+        So where the longest does not pay, none does.
+        """
+        requests = self._requests
+        hit = requests.tokens(request, blocks)
+        most = requests.tokens(request, requests.table.request_blocks[request])
+        size = (most - hit) * self._kv_bytes
+        move_s = self._move_s(tier, instance, size)
+        return move_s + self._rest_s(request, most) < self._rest_s(request, hit)
+
+    def _move_s(self, tier: Tier, instance: int, size: float) -> float:
+        """Seconds of a load, links as they are now."""
+        seconds = 0.0
+        for leg in tier.reads[instance]:
+            seconds += leg.latency_s
+            if leg.route != NO_ROUTE:
+                seconds += size / self._net.fair_rate(leg.route)
+        return seconds
 
     def _worth(self, request: int, instance: int, blocks: int, parts: Sequence[Part]) -> int:
         """How many of the parts to load so that move + prefill is shortest.
@@ -88,11 +115,7 @@ class Chain:
         taken = 0
         for count, part in enumerate(parts, start=1):
             hit += part.tokens
-            size = part.tokens * self._kv_bytes
-            for leg in part.tier.reads[instance]:
-                move_s += leg.latency_s
-                if leg.route != NO_ROUTE:
-                    move_s += size / self._net.fair_rate(leg.route)
+            move_s += self._move_s(part.tier, instance, part.tokens * self._kv_bytes)
             total_s = move_s + self._rest_s(request, hit)
             if total_s < least_s:
                 least_s = total_s
