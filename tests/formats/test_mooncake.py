@@ -549,3 +549,16 @@ def test_a_length_past_any_count_is_rejected_and_a_huge_one_is_flagged(tmp_path:
     flags = result.frames["requests"]["flags"].to_list()[-1]
     assert flags == ["implausible_length", "block_length_mismatch"]
     assert result.domains[0].block_size_tokens == 512
+
+
+def test_a_short_rotated_piece_takes_the_block_size_of_the_log(tmp_path: Path) -> None:
+    rows = [
+        plain(row_tokens, -(-row_tokens // 512), at_ms=1000 * at)
+        for at, row_tokens in enumerate((512, 513, 1025, 5000))
+    ]
+    write(tmp_path / "r.jsonl.1", rows)
+    write(tmp_path / "r.jsonl", [plain(600, 2, at_ms=4000)])  # alone it fits 301 to 599
+    result = ingest(tmp_path)
+    assert [(one.block_size_tokens, one.block_refs) for one in result.domains] == [(512, 18)]
+    assert "block_size_unknown" not in codes(result)
+    assert {entry.evidence_grade for entry in result.files} == {"A"}

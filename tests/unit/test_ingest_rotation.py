@@ -39,6 +39,7 @@ def piece(
         {"arrived_at_ns": at * S, "prompt_tokens": len(keys) * 10, "block_keys": keys, **more}
         for at in range(first_s, last_s + 1, step_s)
     ]
+    path.parent.mkdir(exist_ok=True)
     return write_rows(path, "f", rows)
 
 
@@ -90,3 +91,11 @@ def test_order_of_the_given_paths_changes_nothing(tmp_path: Path) -> None:
     second = piece(tmp_path / "r.jsonl", 5, 9, [7])
     fmt = made_up("f", clock="relative", block_size=10)
     assert ingest([first, second], fmt).digest == ingest([second, first], fmt).digest
+
+
+def test_a_log_cut_in_two_gives_the_digest_of_the_whole(tmp_path: Path) -> None:
+    fmt = made_up("f", clock="relative", block_size=10)
+    whole = piece(tmp_path / "whole" / "r.jsonl", 0, 9, [7, 8], llm="m")
+    piece(tmp_path / "cut" / "r.jsonl.1", 0, 4, [7, 8], llm="m")
+    piece(tmp_path / "cut" / "r.jsonl", 5, 9, [7, 8], llm="m")
+    assert ingest([whole], fmt).digest == ingest([tmp_path / "cut"], fmt).digest
