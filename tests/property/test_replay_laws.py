@@ -15,6 +15,7 @@ from kvtrace.replay.blocks import LruCache, build_atoms
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.links import FlowNet
 from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.reusable import reusable_tokens
 from kvtrace.replay.scenario import LinkSpec, Scenario
 from kvtrace.schema.arrays import RequestTrace
 from tests.unit.replay_cases import (
@@ -64,6 +65,21 @@ def asks(draw: st.DrawFn) -> list[Ask]:
     return made
 
 
+class Steps:
+    """Shared steps: an overhead for each step with a start, tokens at one price, and pairs."""
+
+    def work_s(self, new_tokens: float, cached_tokens: float) -> float:
+        return 0.0001 * new_tokens * (cached_tokens + new_tokens / 2)
+
+    def added_s(
+        self, new_tokens: float, work_s: float, *, steps: int, is_start: bool, batch: int
+    ) -> float:
+        return (0.2 if is_start and new_tokens else 0.0) + 0.01 * new_tokens + work_s
+
+
+STEPS = Steps()
+
+
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     """Any mix of tiers, modes and sizes; HBM from one block to plenty."""
@@ -85,7 +101,9 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         load_decision=draw(st.sampled_from(["always", "never", "arbiter"])),
         prefill=PerToken(0.01, 0.0001),
         decode=FlatStep(0.05, 0.01),
-        prefill_chunk_tokens=draw(st.sampled_from([0, 16])),
+        prefill_chunk_tokens=draw(st.sampled_from([0, 16, 100])),
+        step=draw(st.sampled_from([None, STEPS])),
+        lookup_moment=draw(st.sampled_from(["on_schedule", "on_arrival"])),
         reuse=draw(st.sampled_from([True, True, True, False])),
     )
 
@@ -115,6 +133,17 @@ def test_every_request_is_served_and_its_times_add_up(made: list[Ask], scenario:
     assert (timeline.tpot_s[decoded] >= 0.06 - 1e-9).all()  # never faster than alone
     assert np.isnan(timeline.tpot_s[~decoded]).all()
     assert 0.0 <= result.prefill_utilisation <= 1.0
+
+
+@LAW
+@given(asks(), scenarios())
+def test_the_gpu_is_busy_for_what_its_requests_took(made: list[Ask], scenario: Scenario) -> None:
+    trace = make_trace([replace(ask, output=0) for ask in made])
+    result = simulate(trace, scenario)
+    busy_s = result.prefill_utilisation * scenario.instances * result.span_s
+    waited = result.timeline.lookup_s.sum() if scenario.load_mode == "async" else 0.0
+    took = result.timeline.gpu_busy_s.sum()
+    assert took - 1e-6 <= busy_s <= took + waited + 1e-6
 
 
 @LAW
@@ -284,6 +313,54 @@ def block_ids(trace: RequestTrace, request: int) -> list[int]:
     return [
         int(trace.run_start[run]) + i for run in runs for i in range(int(trace.run_blocks[run]))
     ]
+
+
+@LAW
+@given(asks(), st.integers(0, 14), st.integers(0, 25), st.integers(1, 3))
+def test_warm_caches_are_those_of_an_idealised_replay(
+    made: list[Ask], warmup: int, capacity: int, instances: int
+) -> None:
+    trace = make_trace(made)
+    warmup = min(warmup, trace.requests)
+    scenario = make_scenario(
+        idealised=True,
+        instances=instances,
+        routing="round_robin",
+        hbm_capacity_bytes=KV_BYTES * BLOCK * capacity,
+        tiers=(
+            dram_tier(capacity_bytes=KV_BYTES * BLOCK * 2 * capacity),
+            pool_tier(capacity_bytes=KV_BYTES * BLOCK * 3 * capacity),
+        ),
+        links=links(pcie=1e9, nic=1e9, pool=1e9),
+    )
+    whole = simulate(trace, scenario).timeline
+    rest = simulate(trace, scenario, warmup_requests=warmup).timeline
+    assert rest.instance.tolist() == whole.instance[warmup:].tolist()
+    for tier, hits in whole.hit_tokens.items():
+        assert rest.hit_tokens[tier].tolist() == hits[warmup:].tolist()
+
+
+@LAW
+@given(asks(), st.integers(0, 14), scenarios())
+def test_a_warm_replay_serves_its_requests_alone(
+    made: list[Ask], warmup: int, scenario: Scenario
+) -> None:
+    trace = make_trace(made)
+    result = simulate(trace, scenario, warmup_requests=warmup)
+    rows = max(0, trace.requests - warmup)
+    assert len(result.timeline.ttft_s) == rows
+    prompts = trace.prompt_tokens[trace.requests - rows :]
+    assert (total_hits(result) + result.timeline.computed_tokens == prompts).all()
+    assert (result.timeline.queue_s >= 0).all()
+
+
+@LAW
+@given(asks())
+def test_reusable_tokens_are_what_an_unlimited_cache_hits(made: list[Ask]) -> None:
+    trace = make_trace(made)
+    hits = simulate(trace, make_scenario(idealised=True)).timeline.hit_tokens["hbm"]
+    least = np.maximum(trace.prompt_tokens - 1, 0)
+    assert reusable_tokens(trace).tolist() == np.minimum(hits, least).tolist()
 
 
 FLOWS = st.lists(

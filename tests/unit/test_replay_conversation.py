@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from kvtrace.cost.deployment import build_deployment
+from kvtrace.cost.fleet import default_fleet
 from kvtrace.replay.engine import simulate
+from kvtrace.replay.presets import build_scenarios, with_arbiter
+from kvtrace.replay.scenario import Scenario
+from kvtrace.replay.window import spread_arrivals
 from kvtrace.schema.arrays import RequestTrace
+from kvtrace.units import NS_PER_S
 from tests.unit.replay_cases import KV_BYTES, UNLIMITED, Ask, make_scenario, make_trace
 
 BLOCK = 512
@@ -24,8 +30,11 @@ def conversation(shared_dir: Path) -> RequestTrace:
         pytest.skip(f"no {path.name} in the shared material")
     with zstd.open(path, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines if line.strip()]
-    asks = [Ask(row["timestamp"] / 1000, row["hash_ids"], row["input_length"]) for row in rows]
-    return make_trace(asks, block_size=BLOCK)
+    asks = [
+        Ask(row["timestamp"] / 1000, row["hash_ids"], row["input_length"], row["output_length"])
+        for row in rows
+    ]
+    return make_trace(asks, block_size=BLOCK, resolution_ns=3 * NS_PER_S)
 
 
 @pytest.mark.parametrize(
@@ -45,3 +54,43 @@ def test_an_unlimited_cache_hits_all_reuse_to_the_token(conversation: RequestTra
     scenario = make_scenario(idealised=True, hbm_capacity_bytes=UNLIMITED)
     hits = simulate(conversation, scenario).timeline.hit_tokens["hbm"].sum()
     assert (int(hits), int(conversation.prompt_tokens.sum())) == (54_098_411, 144_793_823)
+
+
+DEPLOYED = ("Llama-3.1-70B", "H100-SXM5", 8)
+
+
+@pytest.fixture(scope="module")
+def options(conversation: RequestTrace) -> dict[int, dict[str, Scenario]]:
+    llm, gpu, tp = DEPLOYED
+    deployment = build_deployment(llm, gpu, tp=tp)
+    return {
+        instances: {
+            scenario.option_id: scenario
+            for scenario in build_scenarios(deployment, default_fleet(deployment, instances))
+        }
+        for instances in (5, 1)
+    }
+
+
+def test_a_pool_is_hit_however_few_instances_queue_for_it(
+    conversation: RequestTrace, options: dict[int, dict[str, Scenario]]
+) -> None:
+    ratios = {}
+    for instances, scenarios in options.items():
+        result = simulate(conversation, scenarios["pool_dram_rdma_direct"])
+        hits = sum(int(tokens.sum()) for tokens in result.timeline.hit_tokens.values())
+        ratios[instances] = hits / int(conversation.prompt_tokens.sum())
+        assert result.is_overloaded == (instances == 1)
+    assert ratios[5] == pytest.approx(0.321, abs=0.01)
+    assert ratios[1] == pytest.approx(ratios[5], abs=0.02)
+
+
+def test_an_arbiter_over_tcp_costs_nothing(
+    conversation: RequestTrace, options: dict[int, dict[str, Scenario]]
+) -> None:
+    scenarios = options[5]
+    alone, pooled = (
+        simulate(spread_arrivals(conversation, 0), scenario).timeline.ttft_s.mean()
+        for scenario in (scenarios["hbm_only"], with_arbiter(scenarios["pool_dram_tcp"]))
+    )
+    assert pooled <= 1.02 * alone

@@ -9,7 +9,7 @@ import pytest
 from kvtrace.cost.deployment import Deployment, build_deployment
 from kvtrace.cost.fleet import Fleet, default_fleet
 from kvtrace.replay.engine import simulate
-from kvtrace.replay.presets import build_scenarios
+from kvtrace.replay.presets import arbiter_scenarios, build_scenarios
 from kvtrace.replay.scenario import Scenario
 from tests.unit.replay_cases import Ask, make_trace
 
@@ -141,3 +141,26 @@ def test_no_idle_dram_is_hbm_alone(deployment: Deployment, fleet: Fleet) -> None
     trace = make_trace([Ask(0, "abc"), Ask(9, "abc")], block_size=512)
     ours = simulate(trace, empty["dram_idle"]).timeline.ttft_s
     assert ours.tobytes() == simulate(trace, empty["hbm_only"]).timeline.ttft_s.tobytes()
+
+
+def test_pools_can_have_an_arbiter(deployment: Deployment, fleet: Fleet) -> None:
+    plain = by_id(deployment, fleet)
+    judged = arbiter_scenarios(deployment, fleet)
+    assert [scenario.option_id for scenario in judged] == list(plain)[3:]
+    for scenario in judged:
+        before = plain[scenario.option_id]
+        assert (before.load_decision, scenario.load_decision) == ("always", "arbiter")
+        assert scenario.title == f"{before.title}, arbiter"
+        assert scenario.tiers == before.tiers
+
+
+def test_real_options_ask_on_schedule_and_share_steps(deployment: Deployment, fleet: Fleet) -> None:
+    # eight prompts of 512 that arrive behind a long one cost about one of 4 096, not eight
+    scenario = by_id(deployment, fleet)["recompute"]
+    assert scenario.lookup_moment == "on_schedule"
+    asks = [Ask(0, prompt=8192), *(Ask(0.01, prompt=512) for _ in range(8))]
+    result = simulate(make_trace(asks), replace(scenario, instances=1))
+    together_s = result.timeline.prefill_s[1]
+    assert (result.timeline.prefill_s[1:] == together_s).all()
+    assert together_s < 1.01 * deployment.prefill.prefill_s(4096, 0)
+    assert result.timeline.prefill_s[0] == pytest.approx(deployment.prefill.prefill_s(8192, 0))
