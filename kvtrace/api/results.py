@@ -16,6 +16,7 @@ from kvtrace.query.catalog import QueryResult
 from kvtrace.report.console import render_console
 from kvtrace.report.html import render_html
 from kvtrace.report.texts import Lang
+from kvtrace.schema.manifest import Note
 from kvtrace.store.dataset import Dataset
 
 _WHOLE_FROM: Final = 100_000
@@ -99,9 +100,15 @@ class IngestOutcome:
             text_table(header, rows),
             "",
             f"requests {totals.requests:,} · prompt tokens {tokens} · samples {totals.samples:,}",
-            *(f"note[{note.code}]: {note.message}" for note in totals.notes),
+            *map(_note_line, totals.notes),
             f"dataset  {self.dataset.directory}",
         ]
+
+
+def _note_line(note: Note) -> str:
+    label = "note" if note.severity == "info" else note.severity
+    place = f" ({note.path})" if note.path and note.path not in note.message else ""
+    return f"{label}[{note.code}]: {note.message}{place}"
 
 
 @dataclass(frozen=True, slots=True)
