@@ -64,7 +64,7 @@ _ISO_LINE = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})?(?: [
 _RANK = re.compile(r"EngineCore_DP(\d{1,5})")
 _VLLM_PROCESS = re.compile(r"APIServer|EngineCore|Worker")
 _SPLICE_AFTER: Final = 20
-_ENOUGH_BLOCKS: Final = 0.5
+_ENOUGH_BLOCKS: Final = 0.8
 """Share of requests with token ids from which on their blocks are used."""
 
 
