@@ -39,11 +39,6 @@ class DecodeBatch:
             return 0.0
         return max(self._model.step_s(self.size, self._context), _LEAST_STEP_S)
 
-    @property
-    def context(self) -> float:
-        """Tokens of KV that a step reads."""
-        return self._context if self.size else 0.0
-
     def join(self, request: int, tokens: int, context: float) -> None:
         """Add a request with `tokens` steps to go; call `serve` first."""
         if not self.size:

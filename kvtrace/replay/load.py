@@ -28,8 +28,6 @@ def decode_work_s(
     Formula: Σ (output - 1) · step_s(b, b · context) / b, with b the sequences that `room_tokens` of
     KV hold at the mean context (prompt and half the output), 1 at least: the cheapest decode.
     """
-    if not len(outputs):
-        return 0.0
     made = outputs.astype(np.float64)
     steps = float(np.maximum(made - 1, 0).sum())
     if not steps:

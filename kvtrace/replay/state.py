@@ -127,6 +127,10 @@ class Requests:
         spare = 0 if scenario.idealised else 1
         self.most: list[int] = [max(0, p - spare) for p in self.prompt]
         """Most tokens that a cache may serve: all but the last prompt token."""
+        self._start(count)
+
+    def _start(self, count: int) -> None:
+        """Nothing has happened yet."""
         self.instance = [0] * count
         self.lookup_s = [0.0] * count
         self.pull_s = [0.0] * count

@@ -97,7 +97,8 @@ def _peak(trace: RequestTrace, seconds: float) -> tuple[int, int]:
         return 0, trace.requests
     first = np.searchsorted(arrived, arrived, side="left")
     last = np.searchsorted(arrived, arrived + length, side="left")
-    total = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(trace.prompt_tokens)))
+    prompts = np.minimum(trace.prompt_tokens, np.iinfo(np.int64).max // trace.requests)
+    total = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(prompts)))
     best = int(np.argmax(total[last] - total[first]))
     return int(first[best]), int(last[best])
 

@@ -23,6 +23,11 @@ def test_the_peak_window_is_the_one_with_most_prompt_tokens() -> None:
     assert peak.request_key.tolist() == [1, 2]
 
 
+def test_broken_lengths_overflow_no_sum() -> None:
+    trace = make_trace([Ask(10.0 * index, prompt=2**61) for index in range(30)])
+    assert peak_window(trace, 15).request_key.tolist() == [0, 1]
+
+
 def test_of_equal_windows_the_first_wins() -> None:
     trace = make_trace([Ask(0, prompt=5), Ask(50, prompt=5), Ask(100, prompt=5)])
     assert peak_window(trace, 10).request_key.tolist() == [0]
