@@ -46,7 +46,8 @@ class DecodeModel:
         """Seconds of one step without its KV: overhead, and weights or compute."""
         touched = 1.0 - math.pow(1.0 - self.active_share, batch)
         weights = self.head_s + self.weights_all_s * touched
-        return self.fixed_s + max(weights, self.compute_token_s * batch)
+        compute = self.compute_token_s * batch
+        return self.fixed_s + (weights if weights > compute else compute)
 
     def kv_s(self, batch: float, context_tokens: float) -> float:
         """Seconds to read the KV (and states) of `batch` sequences, `context_tokens` in all."""

@@ -162,7 +162,7 @@ class Scheduler:
             self._put(first, instance, step)
         elif instance.partial >= 0:
             self._put(instance.partial, instance, step)
-        while step.room > 0 and not instance.is_busy:
+        while step.room > 0 and (instance.waiting or instance.loaded):
             request = self._next_ready(instance, step, now)
             if request < 0:
                 break
