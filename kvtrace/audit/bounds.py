@@ -11,9 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.prefill import PrefillModel
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import PrefillTime
-from kvtrace.schema.arrays import IntArray, RequestTrace
+from kvtrace.schema.arrays import FloatArray, IntArray, RequestTrace
+from kvtrace.units import NS_PER_S
 
 
 def reusable_tokens_per_request(trace: RequestTrace) -> IntArray:
@@ -43,6 +45,32 @@ def _seen_before(trace: RequestTrace, ends: IntArray) -> IntArray:
     return np.asarray(highest[trace.run_offset[:-1]], dtype=np.int64)
 
 
+def window_reusable_tokens(
+    trace: RequestTrace, *, whole: RequestTrace | None, is_whole: bool
+) -> IntArray | None:
+    """(requests,) reusable tokens of `trace` in an unlimited cache with the history of `whole`.
+
+    None where the history before the window is not at hand: what the window shows by itself is a
+    lower bound then, and nothing is proved by it.
+    """
+    if is_whole:
+        return reusable_tokens_per_request(trace)
+    places = None if whole is None else places_in(whole, trace)
+    if whole is None or places is None:
+        return None
+    return np.asarray(reusable_tokens_per_request(whole)[places], dtype=np.int64)
+
+
+def places_in(whole: RequestTrace, part: RequestTrace) -> IntArray | None:
+    """(requests of part,) index of each in `whole`; None where one is not there."""
+    order = np.argsort(whole.request_key, kind="stable")
+    keys = whole.request_key[order]
+    found = np.minimum(np.searchsorted(keys, part.request_key), max(len(keys) - 1, 0))
+    if not len(keys) or not np.array_equal(keys[found], part.request_key):
+        return None
+    return np.asarray(order[found], dtype=np.int64)
+
+
 def recompute_instance_s(result: ReplayResult) -> float:
     """Instance-seconds to prefill every prompt with nothing cached."""
     return math.fsum(result.timeline.recompute_s)
@@ -56,27 +84,56 @@ def hit_tokens_per_request(result: ReplayResult) -> IntArray:
     return total
 
 
-def spared_by_all_reuse_s(trace: RequestTrace, rival: ReplayResult) -> float:
-    """Instance-seconds that free hits on all reuse would spare over what `rival` serves.
+def recompute_s_per_request(trace: RequestTrace, prefill: PrefillTime) -> FloatArray:
+    """(requests,) seconds to prefill each prompt alone with nothing cached."""
+    lengths, inverse = np.unique(trace.prompt_tokens, return_inverse=True)
+    priced = [prefill.prefill_s(n, 0) if n > 0 else 0.0 for n in lengths.tolist()]
+    return np.asarray(np.array(priced, dtype=np.float64)[inverse], dtype=np.float64)
 
-    Formula: Σ max(0, T(n - h | h) - T(n - r | r)), n prompt, h hit of the rival, r reusable tokens,
-    T(new | cached) the prefill time. Moves and capacity cost nothing: an upper bound.
+
+def spared_s_per_request(
+    trace: RequestTrace, held: IntArray, reusable: IntArray, prefill: PrefillTime
+) -> FloatArray:
+    """(requests,) seconds that free hits on `reusable` tokens would spare over hits on `held`.
+
+    Formula: max(0, T(n - h | h) - T(n - r | r)), n prompt, h held, r reusable tokens, T(new |
+    cached) the prefill time. Moves and capacity cost nothing: an upper bound.
     """
-    prefill = rival.scenario.prefill
-    reusable = reusable_tokens_per_request(trace)
-    held = np.minimum(hit_tokens_per_request(rival), trace.prompt_tokens - 1)
-    more = reusable > held
-    columns = (trace.prompt_tokens[more], held[more], reusable[more])
-    return math.fsum(
-        max(0.0, prefill.prefill_s(n - h, h) - prefill.prefill_s(n - r, r))
-        for n, h, r in zip(*(column.tolist() for column in columns), strict=True)
-    )
+    held = np.clip(held, 0, np.maximum(trace.prompt_tokens - 1, 0))
+    spared = np.zeros(trace.requests, dtype=np.float64)
+    more = np.flatnonzero(reusable > held)
+    n, h, r = trace.prompt_tokens[more], held[more], reusable[more]
+    spared[more] = np.maximum(_priced(prefill, n - h, h) - _priced(prefill, n - r, r), 0.0)
+    return spared
+
+
+def _priced(prefill: PrefillTime, new: IntArray, cached: IntArray) -> FloatArray:
+    """(n,) prefill seconds; in one go where the model takes arrays."""
+    if isinstance(prefill, PrefillModel):
+        return prefill.prefill_s(new.astype(np.float64), cached.astype(np.float64))
+    pairs = zip(new.tolist(), cached.tolist(), strict=True)
+    return np.array([prefill.prefill_s(a, b) for a, b in pairs], dtype=np.float64)
+
+
+def busiest_instances(arrived_at_ns: IntArray, seconds: FloatArray, window_s: float) -> float:
+    """Instances that the work arriving in the busiest window of `window_s` keeps busy.
+
+    Every window that starts at an arrival is tried. `arrived_at_ns` does not decrease; `seconds`
+    is the work of each request.
+    """
+    if not len(seconds):
+        return 0.0
+    last = np.searchsorted(arrived_at_ns, arrived_at_ns + round(window_s * NS_PER_S), side="left")
+    total = np.concatenate((np.zeros(1), np.cumsum(seconds)))
+    return float((total[last] - total[:-1]).max()) / window_s
 
 
 def all_prefill_upper_s(
     buckets: Sequence[tuple[int, int | None, int, int]], prefill: PrefillTime
 ) -> float:
     """Instance-seconds of all prefill at most, from a histogram of prompt lengths.
+
+    A total: it says nothing of the busiest minutes, so that it proves nothing of a fleet's size.
 
     `buckets` holds (low, high, requests, prompt_tokens), half open; `high` is null for the last.
     Formula: prefill time is convex in the length, so inside a bucket it lies below the chord:

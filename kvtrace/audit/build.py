@@ -8,11 +8,12 @@ from kvtrace.audit.carrying import carrying_numbers
 from kvtrace.audit.checks import Evidence
 from kvtrace.audit.data import build_data
 from kvtrace.audit.findings import find_all
+from kvtrace.audit.fleets import Fleets, build_fleets
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.measured_tables import Measured, build_measured_tables, measured_validity
 from kvtrace.audit.measurements import longer_window, reuse_measurement
 from kvtrace.audit.modelled_tables import build_modelled_tables
-from kvtrace.audit.options import build_options
+from kvtrace.audit.options import Money, build_options
 from kvtrace.audit.record import (
     AUDIT_SCHEMA_VERSION,
     AuditRecord,
@@ -24,11 +25,13 @@ from kvtrace.audit.record import (
     Verdict,
 )
 from kvtrace.audit.reuse_kv import build_kv_part, build_reuse_part
+from kvtrace.audit.sensitivity import prefill_factor
+from kvtrace.audit.slo import lookup_slack_s
 from kvtrace.audit.tables import build_tables
 from kvtrace.audit.thresholds import MIN_SPAN
 from kvtrace.audit.verdict import decide
 from kvtrace.audit.view import count, rows_of
-from kvtrace.audit.weigh import Weighing, build_case
+from kvtrace.audit.weigh import Weighing, build_case, window_reusable
 from kvtrace.audit.window import (
     arrival_span_s,
     build_replay_window,
@@ -38,6 +41,7 @@ from kvtrace.audit.window import (
 from kvtrace.cost.deployment import Deployment
 from kvtrace.errors import ModelError
 from kvtrace.replay.scenario import PrefillTime
+from kvtrace.schema.arrays import IntArray
 from kvtrace.units import NS_PER_S
 from kvtrace.version import __version__
 
@@ -51,19 +55,32 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
     _check_replays(inputs)
     data = build_data(inputs.manifest, span_s=_span_s(inputs), unconfirmed=inputs.unconfirmed)
     reuse = build_reuse_part(inputs.queries, data)
-    window = build_replay_window(inputs.trace, inputs.replays, data, reuse)
     deployment = inputs.deployment
+    reusable = _window_reusable(inputs, data)
+    window = build_replay_window(
+        inputs.trace,
+        inputs.replays,
+        data,
+        reuse,
+        reusable=reusable,
+        warmup_requests=inputs.warmup_requests,
+    )
     kv = build_kv_part(
         inputs.queries,
         llm=deployment.llm.name,
         kv_dtype=deployment.kv_dtype,
         bytes_per_token=deployment.kv_bytes_per_token_unreplicated,
     )
-    options = build_options(
-        inputs.replays,
-        inputs.fleet,
+    fleets = _fleets(inputs)
+    money = Money(
+        fleets=fleets,
+        fleet=inputs.fleet,
+        deployment=deployment,
+        span_s=None if inputs.trace is None else arrival_span_s(inputs.trace),
+        factor=prefill_factor(deployment),
         has_monthly_load=data.span_s is not None and data.span_s >= MIN_SPAN.value,
     )
+    options = build_options(inputs.replays, money, inputs.arbiter)
     measured = Measured(
         queries=inputs.queries,
         reuse=reuse,
@@ -97,7 +114,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         reuse=reuse,
         kv=kv,
         options=options,
-        verdict=_verdict(inputs, data, reuse, options),
+        verdict=_verdict(inputs, data, reuse, options, fleets, reusable),
         findings=find_all(evidence),
         assumptions=build_assumptions(inputs),
         tables=build_tables(inputs.queries)
@@ -108,15 +125,49 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
     )
 
 
-def _verdict(inputs: AuditInput, data: Data, reuse: Reuse, options: list[Option]) -> Verdict:
+def _window_reusable(inputs: AuditInput, data: Data) -> IntArray | None:
+    served = data.requests_by_status.get("ok", data.requests)
+    trace = inputs.trace
+    return window_reusable(
+        inputs.window_reusable_tokens,
+        trace,
+        whole=inputs.whole_trace,
+        is_whole=trace is not None and trace.requests >= served,
+    )
+
+
+def _fleets(inputs: AuditInput) -> Fleets:
+    ids = [result.scenario.option_id for result in inputs.replays]
+    return build_fleets(
+        inputs.trace,
+        inputs.replays,
+        fewer=inputs.fewer,
+        arbiter=inputs.arbiter,
+        searched=inputs.fleet_at_slo,
+        slack_s={ident: lookup_slack_s(inputs.deployment, ident) for ident in ids},
+    )
+
+
+def _verdict(
+    inputs: AuditInput,
+    data: Data,
+    reuse: Reuse,
+    options: list[Option],
+    fleets: Fleets,
+    reusable: IntArray | None,
+) -> Verdict:
     weighing = Weighing(
         data=data,
         reuse=reuse,
         fleet=inputs.fleet,
+        deployment=inputs.deployment,
         prefill=_prefill(inputs.deployment),
         options=options,
-        results=inputs.replays,
+        fleets=fleets,
         trace=inputs.trace,
+        whole_trace=inputs.whole_trace,
+        window_reusable=reusable,
+        warmup_requests=inputs.warmup_requests,
         prompt_buckets=rows_of(inputs.queries, "reuse/by_prompt_bucket"),
         unconfirmed=inputs.unconfirmed,
         next_measurement=_next_measurement(inputs, reuse),
@@ -138,7 +189,7 @@ def _next_measurement(inputs: AuditInput, reuse: Reuse) -> NextMeasurement:
 
 def _check_replays(inputs: AuditInput) -> None:
     expected = 0 if inputs.trace is None else inputs.trace.requests
-    for result in inputs.replays:
+    for result in (*inputs.replays, *inputs.fewer, *inputs.arbiter):
         if len(result.timeline.ttft_s) != expected:
             raise ModelError(
                 "KVT-A010",
@@ -146,6 +197,13 @@ def _check_replays(inputs: AuditInput) -> None:
                 f"{len(result.timeline.ttft_s):,} requests, the trace {expected:,}",
                 hint="give the audit the trace that was replayed",
             )
+    given = inputs.window_reusable_tokens
+    if given is not None and len(given) != expected:
+        raise ModelError(
+            "KVT-A010",
+            f"reusable tokens of {len(given):,} requests, the trace has {expected:,}",
+            hint="give the audit the trace that was replayed",
+        )
 
 
 def _span_s(inputs: AuditInput) -> float | None:

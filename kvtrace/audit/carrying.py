@@ -7,50 +7,80 @@ import numpy as np
 from kvtrace.audit.cases import Case, PoolCase
 from kvtrace.audit.ranges import Range, finite
 from kvtrace.audit.record import Quantity
+from kvtrace.audit.sensitivity import extra_ratio_range
 from kvtrace.audit.weigh import Weighing
 from kvtrace.audit.words import too_short_for_a_month
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.summary import move_seconds
 from kvtrace.schema.manifest import Grade
+from kvtrace.units import format_bytes
 
 
 def carrying_numbers(case: Case, weighing: Weighing) -> list[Quantity]:
     """Reuse beyond the local tiers, move against recompute, value against cost.
 
-    Without a replayed pool: what is known of the reuse, the best case, and the price of a pool.
+    All of the pooled option that the verdict names. Without a replayed pool: what is known of the
+    reuse, the best case, and the price of a pool.
     """
     pool = case.best_pool
     if pool is None:
         return _of_bounds(case)
-    result = next(r for r in weighing.results if r.scenario.option_id == pool.option_id)
+    result = weighing.fleets.standings[pool.option_id].result
     return [
-        _beyond_local(case),
-        _move_over_recompute(result, weighing),
+        _beyond_local(case, pool, result, weighing),
+        _move_over_recompute(pool, result, weighing),
         _value_minus_cost(case, pool),
     ]
 
 
-def _beyond_local(case: Case) -> Quantity:
-    extra = [pool.extra_hit_tokens for pool in case.pools]
-    best = case.best_pool
-    ceiling = None
+def _beyond_local(case: Case, pool: PoolCase, result: ReplayResult, weighing: Weighing) -> Quantity:
+    """Interval: by the sizes of pool and idle DRAM (capacity curve), never above all reuse."""
+    extra, rival = pool.extra_hit_tokens, weighing.rival
+    below, above = 0.0, 0.0
+    if rival is not None and weighing.trace is not None:
+        below, above = extra_ratio_range(
+            weighing.reuse.hit_curve,
+            result.scenario,
+            rival.scenario,
+            weighing.fleet,
+            weighing.trace.block_size_tokens,
+        )
+    prompt = case.prompt_tokens or 0
+    low, high = extra - round(below * prompt), extra + round(above * prompt)
+    ceiling = ""
     if case.reusable_tokens is not None and case.rival_hit_tokens is not None:
-        ceiling = max(case.reusable_tokens - case.rival_hit_tokens, *extra)
+        left = case.reusable_tokens - case.rival_hit_tokens
+        ceiling = f"; an unlimited cache: {left:,}" if case.is_history_known else ""
+        high = max(extra, min(high, left)) if case.is_history_known else high
+    reason = "" if extra >= 0 else _why_below(case, result, rival)
     return Quantity(
         id="reusable_tokens_beyond_local",
-        title=f"tokens that a pool adds beyond {case.rival_title}",
-        value=None if best is None else best.extra_hit_tokens,
-        low=min(extra),
-        high=ceiling,
+        title=f"tokens that a pool adds beyond {case.rival_title}{reason}",
+        value=extra,
+        low=low,
+        high=high,
         unit="tokens",
-        source="replays of the pools and of the best option without one; the high is an unlimited "
-        "cache",
+        source=f"replays of {pool.option_id} and of the best option without a pool; low and high: "
+        f"sizes of pool and idle DRAM, by the capacity curve (idealised){ceiling}",
         kind="modelled",
+        interval_reason="" if low != high else "sizes are stated; one replay each",
     )
 
 
-def _move_over_recompute(result: ReplayResult, weighing: Weighing) -> Quantity:
-    """Median over the loaded hits; interval over the paths that were replayed."""
+def _why_below(case: Case, result: ReplayResult, rival: ReplayResult | None) -> str:
+    """Why a pool serves fewer tokens than an option without one."""
+    mine = sum(tier.capacity_bytes for tier in result.scenario.tiers)
+    if rival is None or not rival.scenario.tiers:
+        return " (below zero: within the noise of two replays)"
+    theirs = rival.scenario.instances * sum(t.capacity_bytes for t in rival.scenario.tiers)
+    return (
+        f" (below zero: the pool holds {format_bytes(mine)}, {case.rival_title} "
+        f"{format_bytes(theirs)} in all)"
+    )
+
+
+def _move_over_recompute(pool: PoolCase, result: ReplayResult, weighing: Weighing) -> Quantity:
+    """Median over the loaded hits; the spread over the paths that were replayed."""
     factor = _median_factor(result)
     pools = (r for r in weighing.results if r.scenario.option_id.startswith("pool_"))
     known = [value for r in pools if (value := _median_factor(r)) is not None]
@@ -61,7 +91,8 @@ def _move_over_recompute(result: ReplayResult, weighing: Weighing) -> Quantity:
         low=min(known, default=None),
         high=max(known, default=None),
         unit="times",
-        source=f"replay of {result.scenario.option_id}; low and high: best and worst path",
+        source=f"replay of {pool.option_id}; low and high: path spread, the best and the worst "
+        "path that was replayed",
         kind="modelled",
         interval_reason="" if known else "no hit was loaded",
     )
@@ -87,11 +118,22 @@ def _value_minus_cost(case: Case, pool: PoolCase) -> Quantity:
         low=saving.low - cost.high if is_known else None,
         high=saving.high - cost.low if is_known else None,
         unit="USD/month",
-        source=f"{pool.title}: GPU time freed in whole instances times the GPU price"
+        source=f"{pool.title}: {_instances(pool)} times the GPU price"
         f"{f', ${saving.value:,.0f},' if is_known else ''} less the cost of the pool, "
         f"${cost.value:,.0f}; prices in the assumptions",
         kind="modelled",
         interval_reason=too_short_for_a_month(case),
+    )
+
+
+def _instances(pool: PoolCase) -> str:
+    """`1 whole instance given back, by replay (estimate 0.56)`."""
+    saved = pool.instances_saved
+    how = "by replay" if pool.is_saving_replayed else "by the estimate, no replay on fewer"
+    noun = "instance" if saved.value == 1 else "instances"
+    return (
+        f"{saved.value:,.0f} whole {noun} given back beyond the best option without a pool, {how} "
+        f"(freed prefill alone: {pool.estimate.value:.2f}; the high is {saved.high:.2f})"
     )
 
 
@@ -132,7 +174,9 @@ def _best_case(case: Case) -> Quantity:
         low=None if saving is None else 0.0,
         high=None if saving is None else saving.high,
         unit="USD/month",
-        source="prefill time of all prompts times the GPU price",
+        source="prefill time of all prompts, in the busiest five minutes, times the GPU price"
+        if case.all_prefill is None or case.all_prefill.is_peak
+        else "prefill time of all prompts, mean load, times the GPU price",
         kind="modelled",
         interval_reason=reason,
     )

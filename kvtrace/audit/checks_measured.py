@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from kvtrace.audit.checks import Evidence, Hit, in_ms, known_only, measured
 from kvtrace.audit.ranges import ratio
+from kvtrace.audit.record import Quantity
 from kvtrace.audit.thresholds import (
     BLOCK_LOSS,
     DECODE_SHARE,
+    FINE_BLOCK,
     LENGTH_CORRELATION,
     MIN_REQUESTS,
     MIN_SPAN,
     QUEUE_CORRELATION,
+    QUEUE_CRITICAL,
+    QUEUE_MEDIAN_SHARE,
     QUEUE_SHARE,
 )
 from kvtrace.audit.view import Row, count, number, summary_of
@@ -18,8 +22,6 @@ from kvtrace.audit.words import counted
 from kvtrace.units import NS_PER_S, format_seconds
 
 _SUMMARY = "latency/summary"
-_FINE_BLOCK_TOKENS = 64
-"""Engines hash blocks of 16 to 64 tokens; a trace with larger ones hides what lies between."""
 
 
 def queueing_dominates(evidence: Evidence) -> Hit | None:
@@ -38,7 +40,14 @@ def queueing_dominates(evidence: Evidence) -> Hit | None:
     if not (is_share or is_correlated):
         return None
     known = count(row, "queue_known_requests") or 0
+    of_median = ratio(number(row, "queue_p50_ms"), number(row, "ttft_p50_ms"))
+    is_tail = of_median is not None and of_median < QUEUE_MEDIAN_SHARE.value
     parts = [f"Queue, not length: {_queue_sentence(row, share)}"]
+    if is_tail:
+        parts.append(
+            "The queue hits the tail: the median request waits "
+            f"{in_ms(number(row, 'queue_p50_ms'))} of its {in_ms(number(row, 'ttft_p50_ms'))}"
+        )
     if with_queue is not None and with_length is not None:
         parts.append(
             f"TTFT goes with the queue (r = {with_queue:.2f}) and with the prompt length by "
@@ -46,8 +55,10 @@ def queueing_dominates(evidence: Evidence) -> Hit | None:
         )
     parts.append("A cache shortens prefill; the queue is shortened by capacity or by admission")
     return Hit(
-        severity="critical" if share is not None and share >= 0.8 else "warning",
-        confidence="high" if known >= MIN_REQUESTS.value else "medium",
+        severity="critical"
+        if share is not None and share >= QUEUE_CRITICAL.value and not is_tail
+        else "warning",
+        confidence="high" if known >= MIN_REQUESTS.value and not is_tail else "medium",
         message=". ".join(parts),
         evidence=known_only(
             measured("queue_share_of_ttft", share, "ratio", _SUMMARY),
@@ -64,7 +75,7 @@ def queueing_dominates(evidence: Evidence) -> Hit | None:
 def _queue_sentence(row: Row, share: float | None) -> str:
     queue, prefill = number(row, "queue_p50_ms"), number(row, "prefill_p50_ms")
     known = count(row, "queue_known_requests") or 0
-    sentence = "" if share is None else f"{100 * share:.0f} % of TTFT is queue"
+    sentence = "" if share is None else f"queue is {100 * share:.0f} % of all TTFT (sum)"
     if queue is not None:
         joiner = "; " if sentence else ""
         sentence += f"{joiner}queue p50 {in_ms(queue)}, p90 {in_ms(number(row, 'queue_p90_ms'))}"
@@ -138,7 +149,7 @@ def block_size_hides_reuse(evidence: Evidence) -> Hit | None:
     """Blocks so large that the reuse inside them may matter."""
     data = evidence.data
     size = data.block_size_tokens
-    if size is None or size <= _FINE_BLOCK_TOKENS or not data.prompt_tokens:
+    if size is None or size <= FINE_BLOCK.value or not data.prompt_tokens:
         return None
     hidden = data.requests * (size - 1)
     share = min(hidden / data.prompt_tokens, 1.0)
@@ -154,8 +165,22 @@ def block_size_hides_reuse(evidence: Evidence) -> Hit | None:
         ),
         evidence=(
             measured("block_size_tokens", size, "tokens", "data"),
-            measured("hidden_tokens_at_most", hidden, "tokens", "data"),
+            _hidden(hidden, data.prompt_tokens),
         ),
+    )
+
+
+def _hidden(hidden: int, prompt_tokens: int) -> Quantity:
+    """A bound: nobody measured what lies inside a block."""
+    return Quantity(
+        id="hidden_tokens_at_most",
+        title="reusable tokens that whole blocks may hide, at most",
+        value=min(hidden, prompt_tokens),
+        low=0,
+        high=min(hidden, prompt_tokens),
+        unit="tokens",
+        source="bound: (block size - 1) tokens a request",
+        kind="modelled",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvtrace.audit.checks import Evidence, Hit, hit_tokens, modelled
 from kvtrace.audit.ranges import ratio
-from kvtrace.audit.record import Option
+from kvtrace.audit.record import HitCost, Option, Quantity
 from kvtrace.audit.thresholds import (
     BOUNCE_FACTOR,
     LITTLE,
@@ -35,13 +35,51 @@ def net_negative_hits(evidence: Evidence) -> Hit | None:
         confidence=evidence.modelled_confidence,
         message=(
             f"{option.title}: {cost.net_negative_hits:,} of {cost.hits:,} loaded hits "
-            f"({100 * share:.0f} %) take longer to move than to recompute (modelled); they lose "
+            f"({100 * share:.0f} %) take longer to move than to recompute (modelled"
+            f"{_over_the_path(cost)}); they lose "
             f"{format_seconds(cost.ttft_lost_s)} of TTFT in all, the others gain "
-            f"{format_seconds(cost.ttft_gained_s)}{others}"
+            f"{format_seconds(cost.ttft_gained_s)}{others}{_with_arbiter(option)}"
         ),
         evidence=(
             *(modelled(f"net_negative_share:{o.id}", s, "ratio", "replay") for s, o in worst),
             modelled(f"net_negative_bytes:{option.id}", cost.net_negative_bytes, "bytes", "replay"),
+            *(one for one in (cost.net_negative,) if one is not None),
+            *_arbiter_evidence(option),
+        ),
+    )
+
+
+def _over_the_path(cost: HitCost) -> str:
+    """`; 1,200 to 3,405 over the range of the path's constants`."""
+    interval = cost.net_negative
+    if interval is None or interval.low is None or interval.high is None:
+        return ""
+    return f"; {interval.low:,} to {interval.high:,} over the range of the path's constants"
+
+
+def _with_arbiter(option: Option) -> str:
+    """What is left of the losses where only what is priced below recomputing is loaded."""
+    sparing = option.hit_cost.with_arbiter
+    if sparing is None:
+        return ""
+    return (
+        f". With an arbiter it loads {sparing.hits:,} hits, {sparing.net_negative_hits:,} of them "
+        f"slower than recomputing: they lose {format_seconds(sparing.ttft_lost_s)}, the others "
+        f"gain {format_seconds(sparing.ttft_gained_s)}"
+    )
+
+
+def _arbiter_evidence(option: Option) -> tuple[Quantity, ...]:
+    sparing = option.hit_cost.with_arbiter
+    if sparing is None:
+        return ()
+    return (
+        modelled(f"loaded_hits_with_arbiter:{option.id}", sparing.hits, "requests", "replay"),
+        modelled(
+            f"net_negative_hits_with_arbiter:{option.id}",
+            sparing.net_negative_hits,
+            "requests",
+            "replay",
         ),
     )
 

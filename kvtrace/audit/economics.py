@@ -1,7 +1,8 @@
 """Money: what freed prefill time is worth, and what each option adds a month; all with intervals.
 
 A pool frees prefill only. GPU time is worth its price where it can be given back in whole instances
-(groups of GPUs); a pool costs its nodes, DRAM, ports, power and operations.
+(groups of GPUs) without a worse TTFT, which replays on fewer instances show; a pool costs its
+nodes, DRAM, ports, power and operations.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from kvtrace.audit.bounds import busiest_instances
 from kvtrace.audit.ranges import Range
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.thresholds import (
+    BURST_WINDOW,
+    BUSY_WINDOW,
     FLEET_BUSY_SHARE,
     FLEET_BUSY_SHARE_HIGH,
     FLEET_BUSY_SHARE_LOW,
-    PREFILL_BINDS,
 )
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet, MonthlyCost, gpu_usd_per_month, pool_usd_per_month
+from kvtrace.schema.arrays import FloatArray, IntArray
 
 OPERATIONS: Final = Constant(
     id="audit.operations_usd_per_month",
@@ -42,9 +46,11 @@ POOL_OF_FLEET: Final = "pool_dram_"
 class Saving:
     """GPU time given back."""
 
+    instances: Range
+    """Low and value are whole instances; the high may be an estimate."""
     usd_per_month: Range
-    """Low and value in whole instances; the high is unrounded, a bound."""
     unrounded_usd_per_month: float
+    """Worth of the freed time before rounding: an estimate."""
 
 
 def range_of(constant: Constant) -> Range:
@@ -54,22 +60,32 @@ def range_of(constant: Constant) -> Range:
     return Range(low, constant.value, high)
 
 
-def freed_instances(
-    busy_instance_s: float, span_s: float, *, shortest_span_s: float | None = None
-) -> Range:
-    """Instances that the freed busy time is worth, before rounding.
+def freed_instances(busy_instance_s: float, span_s: float) -> Range:
+    """Instances that the freed busy time is worth, before rounding: an estimate, no bound.
 
     Formula: busy / span / share, share the part of its time for which the fleet is kept busy
-    (1.0, 0.7, 0.5 for low, value, high). `shortest_span_s` serves the high: an overloaded replay
-    takes longer than the arrivals.
+    (1.0, 0.7, 0.5 for low, value, high). `span_s` is that of the arrivals: an overloaded replay
+    takes longer to drain, which says nothing of the load.
     """
-    busy = max(busy_instance_s, 0.0)
-    shortest = span_s if shortest_span_s is None else shortest_span_s
+    busy = max(busy_instance_s, 0.0) / span_s
     return Range(
-        busy / span_s / FLEET_BUSY_SHARE_HIGH.value,
-        busy / span_s / FLEET_BUSY_SHARE.value,
-        busy / shortest / FLEET_BUSY_SHARE_LOW.value,
+        busy / FLEET_BUSY_SHARE_HIGH.value,
+        busy / FLEET_BUSY_SHARE.value,
+        busy / FLEET_BUSY_SHARE_LOW.value,
     )
+
+
+def peak_instances(arrived_at_ns: IntArray, seconds: FloatArray, span_s: float) -> Range:
+    """Instances that this work of each request keeps busy; the high holds in the busiest minutes.
+
+    Formula: low: all work / span; value: the busiest five minutes at the usual busy share; high:
+    these at the lowest busy share, or a burst of twenty seconds at full use, whichever is more.
+    """
+    minutes = busiest_instances(arrived_at_ns, seconds, BUSY_WINDOW.value)
+    burst = busiest_instances(arrived_at_ns, seconds, BURST_WINDOW.value)
+    low = math.fsum(seconds) / span_s
+    value = max(low, minutes / FLEET_BUSY_SHARE.value)
+    return Range(low, value, max(value, minutes / FLEET_BUSY_SHARE_LOW.value, burst))
 
 
 def instance_usd_per_month(fleet: Fleet) -> Range:
@@ -77,22 +93,24 @@ def instance_usd_per_month(fleet: Fleet) -> Range:
     return _range_of_cost(gpu_usd_per_month(fleet, fleet.gpus_per_instance))
 
 
-def value_saving(freed: Range, fleet: Fleet, *, prefill_utilisation: float) -> Saving:
-    """Worth of freed instances; never more than the fleet.
+def value_saving(
+    at_least: int, freed: Range, fleet: Fleet, *, is_replayed: bool, is_rival_able: bool = True
+) -> Saving:
+    """Worth of saved instances; never more than the fleet.
 
-    Where prefill does not bind, the low is zero: decode or memory may hold every GPU.
+    `at_least`: whole instances by replay. Where no replay on fewer instances speaks
+    (`is_replayed` False), the value is the estimate in whole instances, and the low stays.
+    The last instance serves: it is not saved, unless the rival needs more than the fleet.
     """
-    binds = prefill_utilisation >= PREFILL_BINDS.value
-    most = float(fleet.instances)
-    whole = Range(
-        min(math.floor(freed.low), most) if binds else 0.0,
-        min(math.floor(freed.value), most),
-        min(freed.high, most),
-    )
+    most = fleet.instances - is_rival_able
+    estimate = min(math.floor(freed.value), most)
+    value = float(at_least if is_replayed else max(at_least, estimate))
+    instances = Range(float(at_least), value, max(value, min(freed.high, float(fleet.instances))))
     month = instance_usd_per_month(fleet)
     return Saving(
-        usd_per_month=whole * month,
-        unrounded_usd_per_month=min(freed.value, most) * month.value,
+        instances=instances,
+        usd_per_month=instances * month,
+        unrounded_usd_per_month=min(freed.value, float(fleet.instances)) * month.value,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 import polars as pl
@@ -12,7 +12,7 @@ from kvtrace.audit.record import Cell
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.result import ReplayResult
-from kvtrace.schema.arrays import RequestTrace
+from kvtrace.schema.arrays import IntArray, RequestTrace
 from kvtrace.schema.manifest import Manifest
 
 
@@ -92,6 +92,22 @@ class AuditInput:
     generated_at: str | None
     span_s: float | None = None
     """First to last arrival of the data; null takes it from the trace or the time slices."""
+    whole_trace: RequestTrace | None = None
+    """All requests that the replayed ones were taken from; null: not at hand. Bounds then hold for
+    the replayed part only, and prove nothing where that is not the whole."""
+    window_reusable_tokens: IntArray | None = None
+    """(requests,) of `trace`: tokens that an unlimited cache with the whole history before each
+    request would serve. Null: worked out from `whole_trace`, or from `trace` if it is the whole."""
+    warmup_requests: int = 0
+    """Requests before the replayed ones that warmed the caches of every replay."""
+    fewer: tuple[ReplayResult, ...] = ()
+    """The same requests on one instance less, as many options as were tried; load decisions may
+    differ from those of `replays`."""
+    fleet_at_slo: Mapping[str, int] = field(default_factory=dict)
+    """By option id: the smallest number of instances that keeps the SLO (`kvtrace.audit.slo`), as
+    searched. An option that was not searched is absent."""
+    arbiter: tuple[ReplayResult, ...] = ()
+    """Options of `replays` once more, loading only what is priced below recomputing it."""
 
     @property
     def unconfirmed(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ All figures are modelled.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.audit.bounds import recompute_instance_s
@@ -17,31 +18,51 @@ from kvtrace.audit.economics import (
     usd_quantity,
     value_saving,
 )
-from kvtrace.audit.ranges import difference, finite
+from kvtrace.audit.fleets import TODAY, Fleets
+from kvtrace.audit.ranges import Range, difference, finite
 from kvtrace.audit.record import HitCost, LinkLedger, Option, Percentiles, Quantity
+from kvtrace.audit.sensitivity import net_negative_range
 from kvtrace.audit.thresholds import LINK_BINDS, PREFILL_BINDS
+from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.summary import gpu_seconds, hit_costs, move_seconds, percentiles
 from kvtrace.schema.arrays import FloatArray
 
-TODAY: Final = "hbm_only"
-"""The option that money and latency are compared with: prefix caching in HBM, nothing below it."""
 _COST_SOURCE: Final = "nodes, DRAM, ports, power and operations; prices in the assumptions"
+_NOTHING: Final = "recompute"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Money:
+    """What options are priced with."""
+
+    fleets: Fleets
+    fleet: Fleet
+    deployment: Deployment
+    span_s: float | None
+    """Of the arrivals; null without a clock."""
+    factor: Range
+    """Prefill seconds over the range of the GEMM efficiency."""
+    has_monthly_load: bool = True
+    """False: a window too short to stand for a month; savings stay null."""
 
 
 def build_options(
-    results: Sequence[ReplayResult], fleet: Fleet, *, has_monthly_load: bool = True
+    results: Sequence[ReplayResult], money: Money, arbiter: Sequence[ReplayResult] = ()
 ) -> list[Option]:
-    """One row per replayed option, in the order of the replays.
-
-    Without `has_monthly_load` (a window too short to stand for a month) savings stay null.
-    """
-    base = next((r for r in results if r.scenario.option_id == TODAY), None)
-    options = [_option(result, base, fleet) for result in results]
-    if not has_monthly_load:
-        for option in options:
-            option.usd_saved_per_month = option.saving = None
+    """One row per replayed option, in the order of the replays."""
+    by_id = {result.scenario.option_id: result for result in results}
+    sparing = {result.scenario.option_id: result for result in arbiter}
+    options = []
+    for result in results:
+        option = _option(result, by_id.get(_NOTHING), money)
+        other = sparing.get(option.id)
+        if other is not None:
+            option.hit_cost.with_arbiter = _hit_cost(other, money)
+        _add_slo(option, money.fleets)
+        _add_money(option, result, by_id.get(TODAY), money)
+        options.append(option)
     best_local = max((hit_tokens(o) for o in options if is_local(o.id)), default=None)
     for option in options:
         option.is_dominated = _is_dominated(option, options)
@@ -50,13 +71,14 @@ def build_options(
     return options
 
 
-def _option(result: ReplayResult, base: ReplayResult | None, fleet: Fleet) -> Option:
+def _option(result: ReplayResult, nothing: ReplayResult | None, money: Money) -> Option:
     scenario, timeline = result.scenario, result.timeline
-    gpus = fleet.gpus_per_instance
+    gpus = money.fleet.gpus_per_instance
     hits = {tier: int(tokens.sum()) for tier, tokens in timeline.hit_tokens.items()}
     prompt = int(timeline.computed_tokens.sum()) + sum(hits.values())
     busy = gpu_seconds(result)
-    option = Option(
+    alone = recompute_instance_s(result) if nothing is None else gpu_seconds(nothing)
+    return Option(
         id=scenario.option_id,
         title=scenario.title,
         instances=scenario.instances,
@@ -69,15 +91,26 @@ def _option(result: ReplayResult, base: ReplayResult | None, fleet: Fleet) -> Op
         tpot_s=spread(timeline.tpot_s),
         prefill_utilisation=result.prefill_utilisation,
         gpu_seconds_prefill=busy * gpus,
-        gpu_seconds_saved=difference(recompute_instance_s(result), busy) * gpus,
-        hit_cost=_hit_cost(result, gpus),
+        gpu_seconds_saved=difference(alone, busy) * gpus,
+        hit_cost=_hit_cost(result, money),
         links=_links(result),
         usd_per_month=None,
         usd_saved_per_month=None,
         binds=_binds(result),
+        is_feasible=not result.is_overloaded,
+        offered_load=finite(result.offered_load),
     )
-    _add_money(option, result, base, fleet)
-    return option
+
+
+def _add_slo(option: Option, fleets: Fleets) -> None:
+    """Where it stands against today."""
+    standing = fleets.standings.get(option.id)
+    if standing is None:
+        return
+    option.instances_at_slo = standing.most
+    if standing.as_replayed is not None:
+        option.slo = str(standing.as_replayed)
+        option.keeps_slo = standing.as_replayed.is_kept
 
 
 def spread(seconds: FloatArray) -> Percentiles:
@@ -86,17 +119,19 @@ def spread(seconds: FloatArray) -> Percentiles:
     return Percentiles(mean=mean, p50=p50, p90=p90, p99=p99)
 
 
-def _hit_cost(result: ReplayResult, gpus: int) -> HitCost:
+def _hit_cost(result: ReplayResult, money: Money) -> HitCost:
     """Moves against recomputing what they moved, over the requests that loaded something."""
     costs = hit_costs(result)
+    interval = net_negative_range(result, money.deployment) if costs.hits else None
     return HitCost(
         hits=costs.hits,
         net_negative_hits=costs.net_negative_hits,
         net_negative_bytes=costs.net_negative_bytes,
         ttft_lost_s=costs.lost_s,
         ttft_gained_s=costs.gained_s,
-        gpu_seconds_freed=costs.gpu_seconds_freed * gpus,
+        gpu_seconds_freed=costs.gpu_seconds_freed * money.fleet.gpus_per_instance,
         moved_bytes=costs.moved_bytes,
+        net_negative=None if interval is None else interval.quantity(result.scenario.option_id),
     )
 
 
@@ -127,9 +162,9 @@ def _binds(result: ReplayResult) -> str:
 
 
 def _add_money(
-    option: Option, result: ReplayResult, base: ReplayResult | None, fleet: Fleet
+    option: Option, result: ReplayResult, base: ReplayResult | None, money: Money
 ) -> None:
-    cost = option_usd_per_month(option.id, fleet)
+    cost = option_usd_per_month(option.id, money.fleet)
     if cost is not None:
         option.usd_per_month = cost.value
         option.cost = usd_quantity(
@@ -138,29 +173,52 @@ def _add_money(
             title=f"{option.title}: cost",
             source="nothing is bought" if option.id in FREE_OPTIONS else _COST_SOURCE,
         )
-    if base is None or min(base.span_s, result.span_s) <= 0:
+    if base is None or not money.span_s or not option.is_feasible:
         return
-    freed = freed_instances(
-        gpu_seconds(base) - gpu_seconds(result),
-        max(base.span_s, result.span_s),
-        shortest_span_s=min(base.span_s, result.span_s),
+    busy_s = difference(gpu_seconds(base), gpu_seconds(result))
+    freed = freed_instances(busy_s, money.span_s) * money.factor
+    saved = money.fleets.saved(option.id, against=(base.scenario.option_id,))
+    saving = value_saving(
+        saved.at_least,
+        freed,
+        money.fleet,
+        is_replayed=saved.is_replayed,
+        is_rival_able=not base.is_overloaded,
     )
-    saving = value_saving(freed, fleet, prefill_utilisation=base.prefill_utilisation)
-    option.usd_saved_per_month = saving.usd_per_month.value
-    option.saving = usd_quantity(
-        f"saving:{option.id}",
-        saving.usd_per_month,
-        title=f"{option.title}: saved against {base.scenario.title}, in whole instances",
-        source="replayed prefill time; GPU price in the assumptions",
+    against = f"against {base.scenario.title}"
+    option.instances_saved = _instances(
+        f"instances_saved:{option.id}",
+        freed,
+        title=f"instances that its freed prefill is worth {against}, before rounding",
+        source="estimate: replayed prefill time over the share of time for which a fleet is kept "
+        "busy, over the range of GEMM efficiency",
     )
-    option.instances_saved = Quantity(
-        id=f"instances_saved:{option.id}",
-        value=freed.value,
-        low=freed.low,
-        high=freed.high,
+    option.whole_instances_saved = _instances(
+        f"whole_instances_saved:{option.id}",
+        saving.instances,
+        title=f"whole instances given back at today's SLO {against}",
+        source=saved.how or "no replay on fewer instances; estimate from freed prefill time",
+    )
+    if money.has_monthly_load:
+        option.usd_saved_per_month = saving.usd_per_month.value
+        option.saving = usd_quantity(
+            f"saving:{option.id}",
+            saving.usd_per_month,
+            title=f"{option.title}: saved {against}, in whole instances",
+            source="whole instances by replay, at the high by freed prefill time; GPU price in the "
+            "assumptions",
+        )
+
+
+def _instances(ident: str, amount: Range, *, title: str, source: str) -> Quantity:
+    return Quantity(
+        id=ident,
+        value=amount.value,
+        low=amount.low,
+        high=amount.high,
         unit="instances",
-        title="instances saved, before rounding",
-        source="replayed prefill time over the share of time for which a fleet is kept busy",
+        title=title,
+        source=source,
         kind="modelled",
     )
 

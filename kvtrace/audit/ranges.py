@@ -44,7 +44,7 @@ def finite(value: float | None) -> float | None:
 
 def difference(minuend: float, subtrahend: float) -> float:
     """Minuend - subtrahend; exactly zero where the two differ by rounding only."""
-    if math.isclose(minuend, subtrahend, rel_tol=1e-12, abs_tol=0.0):
+    if math.isclose(minuend, subtrahend, rel_tol=1e-9, abs_tol=0.0):
         return 0.0
     return minuend - subtrahend
 

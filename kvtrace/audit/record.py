@@ -162,15 +162,19 @@ class HitCost(msgspec.Struct, kw_only=True):
     """What the loaded hits of one option cost against recomputing them."""
 
     hits: int
-    """Requests with at least one block loaded from below HBM."""
+    """Loaded hits: requests with at least one block loaded from below HBM."""
     net_negative_hits: int
-    """Of these, where move took longer than recomputing what it moved (TTFT price)."""
+    """Of the loaded hits, where move took longer than recomputing what it moved (TTFT price)."""
     net_negative_bytes: float
     ttft_lost_s: float
     """Sum of (move - recompute) over net-negative hits."""
     ttft_gained_s: float
     gpu_seconds_freed: float
     moved_bytes: float
+    net_negative: Quantity | None = None
+    """`net_negative_hits` over the range of the path's constants; null without loaded hits."""
+    with_arbiter: HitCost | None = None
+    """The same option when it loads only what is priced below recomputing; null: not replayed."""
 
 
 class LinkLedger(msgspec.Struct, kw_only=True):
@@ -200,13 +204,14 @@ class Option(msgspec.Struct, kw_only=True):
     prefill_utilisation: float
     gpu_seconds_prefill: float
     gpu_seconds_saved: float
-    """Against recomputing everything."""
+    """GPU-seconds of prefill that the option `recompute` takes (else: each prompt alone, nothing
+    cached), less its own. The money in `saving` has another reference: today's option."""
     hit_cost: HitCost
     links: list[LinkLedger]
     usd_per_month: float | None
     """Cost of what the option adds (DRAM, NICs, nodes); zero for what is already there."""
     usd_saved_per_month: float | None
-    """Value of the GPU time it saves, against keeping KV in HBM only."""
+    """Value of the instances it saves, against keeping KV in HBM only (not against recomputing)."""
     is_dominated: bool | None = None
     """Another option is at least as good in p90 and p99 TTFT, GPU-seconds and cost, and better in
     one of them; null where a figure is missing."""
@@ -217,7 +222,22 @@ class Option(msgspec.Struct, kw_only=True):
     saving: Quantity | None = None
     """`usd_saved_per_month` with interval and source."""
     instances_saved: Quantity | None = None
-    """Instances (groups of GPUs) that the saved prefill time is worth, before rounding."""
+    """Instances (groups of GPUs) that its freed prefill time is worth, before rounding, against
+    HBM only: an estimate, as if the fleet were sized by its mean load."""
+    whole_instances_saved: Quantity | None = None
+    """Whole instances that it gives back at today's SLO, against HBM only: low and value by replays
+    on fewer instances, the high by the estimate."""
+    instances_at_slo: int | None = None
+    """Instances that are enough for today's SLO, by search, else by the replays that were made, with
+    the better of its load decisions; null where more than the stated fleet are needed."""
+    is_feasible: bool = True
+    """False: it cannot carry the load on the stated fleet; its times mean nothing then."""
+    offered_load: float | None = None
+    """Work that arrives over what the instances can serve; null: unknown."""
+    slo: str | None = None
+    """Its figures against today's, in one sentence; null where there is nothing to compare with."""
+    keeps_slo: bool | None = None
+    """TTFT and TPOT within tolerance of today's on the stated fleet; null: nothing to compare."""
     extra_hit_tokens: int | None = None
     """Hit tokens beyond the best option that needs no pool; null for those options."""
 
@@ -239,9 +259,14 @@ class ReplayWindow(msgspec.Struct, kw_only=True):
     """The busiest hour by prompt tokens; `--depth full` replays the whole trace."""
     prompt_tokens: int
     reusable_tokens: int | None
-    """In an unlimited cache that starts empty; null without block identity."""
+    """In an unlimited cache; with `counts_history` it holds what came before the window, else it
+    starts empty and this is a lower bound. Null without block identity."""
     reusable_ratio_tokens: float | None
     """reusable_tokens / prompt_tokens: the ceiling of every option's hit ratio."""
+    counts_history: bool = False
+    """`reusable_tokens` counts the requests before the window."""
+    warmup_requests: int = 0
+    """Requests before the window that filled the caches of every replay."""
 
 
 class Finding(msgspec.Struct, kw_only=True):

@@ -54,6 +54,18 @@ QUEUE_SHARE: Final = Threshold(
     "ratio",
     "policy: more than half of TTFT passes before the first token is worked on",
 )
+QUEUE_CRITICAL: Final = Threshold(
+    "queue_share_critical",
+    0.8,
+    "ratio",
+    "policy: four fifths of TTFT are queue; no prefill that gets faster is felt any more",
+)
+QUEUE_MEDIAN_SHARE: Final = Threshold(
+    "queue_share_of_median",
+    0.1,
+    "ratio",
+    "policy: a median queue below a tenth of the median TTFT is a queue of the tail only",
+)
 QUEUE_CORRELATION: Final = Threshold(
     "ttft_queue_correlation",
     0.7,
@@ -108,6 +120,13 @@ BLOCK_LOSS: Final = Threshold(
     "ratio",
     "policy: reuse that whole blocks may hide, as a share of the prompt tokens",
 )
+FINE_BLOCK: Final = Threshold(
+    "fine_block",
+    64,
+    "tokens",
+    "exact: vLLM hashes blocks of 16 tokens by default and up to 64, SGLang pages of 1 to 64; a "
+    "trace with larger ones hides what lies between",
+)
 BOUNCE_FACTOR: Final = Threshold(
     "bounce_over_direct",
     1.3,
@@ -146,10 +165,49 @@ PREFILL_BINDS: Final = Threshold(
     0.5,
     "ratio",
     "policy: prefill keeps the instances busy for half of the time; below that decode, memory or "
-    "nothing limits the fleet, and freed prefill gives no GPU back",
+    "nothing limits the fleet, and freed prefill need not give a GPU back: a replay on fewer "
+    "instances tells",
+)
+TAIL_TOLERANCE: Final = Threshold(
+    "slo_tolerance",
+    0.02,
+    "ratio",
+    "policy: two replays that differ by less are equal; or by the uncertainty of the lookup, if "
+    "that is more",
+)
+TPOT_TOLERANCE: Final = Threshold(
+    "slo_tolerance_tpot",
+    0.05,
+    "ratio",
+    "policy: decode is modelled more coarsely than prefill; 5 % of a token's time is not noticed",
+)
+BEYOND_QUANTILE: Final = Threshold(
+    "requests_beyond_quantile",
+    50,
+    "requests",
+    "policy: a quantile of one prompt bucket is compared where 50 requests lie beyond it (a p90 "
+    "from 500, a p99 from 5 000): with fewer it moves by chance more than the tolerance",
+)
+BUSY_WINDOW: Final = Threshold(
+    "busy_window",
+    300,
+    "s",
+    "policy: a fleet is sized for its busiest five minutes; nobody waits that long for a queue",
+)
+BURST_WINDOW: Final = Threshold(
+    "burst_window",
+    20,
+    "s",
+    "policy: a burst of twenty seconds is felt as TTFT; a fleet may be sized for it",
 )
 LINK_BINDS: Final = Threshold(
     "link_binds", 0.7, "ratio", "policy: queues on a link grow fast above 70 % use"
+)
+TIE: Final = Threshold(
+    "tie",
+    0.01,
+    "ratio",
+    "policy: options whose margins differ by less than a hundredth of the cost are equal in money",
 )
 FLEET_BUSY_SHARE_LOW: Final = Threshold(
     "fleet_busy_share_low",

@@ -1,8 +1,9 @@
 """The verdict by rule: code that reads like policy.
 
 Rules are asked in order; the first that has an answer gives it. A false `pays` is the worst bug:
-`pays` needs the low value above the high cost, today's TTFT kept, enough data, and every decisive
-assumption confirmed. Each weaker case ends in `pays_only_if`, with the conditions as numbers.
+`pays` needs the low value (whole instances, by replay) above the high cost, today's TTFT kept,
+enough data, and every decisive assumption confirmed. Each weaker case ends in `pays_only_if`, with
+the conditions as numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from kvtrace.audit import words
 from kvtrace.audit.cases import Case, Decision
 from kvtrace.audit.confidence import judge_confidence
 from kvtrace.audit.record import Quantity, Verdict
-from kvtrace.audit.thresholds import LITTLE
+from kvtrace.audit.thresholds import LITTLE, NEARLY_ALL
 
 Rule = Callable[[Case], Decision | None]
 
@@ -28,12 +29,12 @@ def decide(case: Case, carrying_numbers: list[Quantity]) -> Verdict:
         outcome=decision.outcome,
         confidence=confidence,
         headline=decision.headline,
-        reasons=[*decision.reasons, *([case.latency] if case.latency else [])],
+        reasons=[*decision.reasons, *(one for one in (case.today, case.latency) if one)],
         conditions=list(decision.conditions),
         carrying_numbers=carrying_numbers,
         next_measurement=decision.next_measurement,
         confidence_reasons=list(why),
-        option=decision.option or (None if pool is None else pool.option_id),
+        option=None if pool is None else pool.option_id,
         rival=case.rival_title,
     )
 
@@ -41,10 +42,22 @@ def decide(case: Case, carrying_numbers: list[Quantity]) -> Verdict:
 # --- rules, in the order in which they are asked ------------------------------------------------
 
 
+def nothing_was_asked(case: Case) -> Decision | None:
+    """Requests without a single prompt token say nothing of prefill."""
+    if case.all_prompt_tokens != 0:
+        return None
+    return Decision(
+        outcome="cannot_tell",
+        headline="Cannot tell from this data: its prompts hold no tokens",
+        reasons=(f"{words.counted(case.requests, 'request')} with 0 prompt tokens in all",),
+        next_measurement=case.next_measurement,
+    )
+
+
 def no_prefill_is_worth_a_pool(case: Case) -> Decision | None:
     """Bounds before evidence: all prefill free is worth less than the cheapest pool."""
     bound, cost = case.all_prefill, case.lowest_pool_cost
-    if bound is None or cost is None or not case.has_monthly_load:
+    if bound is None or cost is None or not (case.is_long_enough and bound.is_peak):
         return None
     if bound.saving.high >= cost.low:
         return None
@@ -83,14 +96,15 @@ def reuse_is_unknown(case: Case) -> Decision | None:
 
 
 def nothing_is_reusable(case: Case) -> Decision | None:
-    """No block came back."""
-    if case.reusable_tokens != 0 or not case.is_long_enough:
+    """No block came back, in all the data."""
+    if case.all_reusable_tokens != 0 or not case.is_long_enough:
         return None
     return Decision(
         outcome="does_not_pay",
         headline="A pool does not pay: no block of this trace is ever used again",
         reasons=(
-            f"0 of {case.prompt_tokens or 0:,} prompt tokens are reusable in an unlimited cache",
+            f"0 of {case.all_prompt_tokens or 0:,} prompt tokens are reusable in an unlimited "
+            "cache",
         ),
         is_proof=True,
     )
@@ -99,7 +113,9 @@ def nothing_is_reusable(case: Case) -> Decision | None:
 def no_reuse_left_is_worth_a_pool(case: Case) -> Decision | None:
     """All reuse beyond what HBM and idle DRAM serve, moved for nothing, is worth too little."""
     bound, cost = case.all_reuse, case.lowest_pool_cost
-    if bound is None or cost is None or not case.is_long_enough or bound.saving.high >= cost.low:
+    if bound is None or cost is None or bound.saving.high >= cost.low:
+        return None
+    if not (case.is_long_enough and bound.is_peak and case.is_history_known):
         return None
     return Decision(
         outcome="does_not_pay",
@@ -128,21 +144,58 @@ def cannot_be_replayed(case: Case) -> Decision | None:
     )
 
 
-def pool_adds_nothing(case: Case) -> Decision | None:
-    """A cheaper rival serves the same hits."""
-    most = max(pool.extra_hit_tokens for pool in case.pools)
-    share = most / case.prompt_tokens if case.prompt_tokens else 0.0
-    if not case.is_long_enough or share >= LITTLE.value:
+def nothing_carries_the_load(case: Case) -> Decision | None:
+    """On the stated fleet every option is overloaded: the replays then say nothing of a pool."""
+    if not case.is_overloaded:
         return None
-    where = "HBM" if words.ends_at_hbm(case) else case.rival_title
+    return Decision(
+        outcome="cannot_tell",
+        headline="Cannot tell at this fleet: no option, with or without a pool, carries the load",
+        reasons=(case.load or "All options are overloaded (modelled)",),
+        next_measurement=words.larger_fleet(),
+    )
+
+
+def pool_adds_nothing(case: Case) -> Decision | None:
+    """A cheaper rival serves the same hits; or hardly any are left; or the pool is too small."""
+    most = max(pool.extra_hit_tokens for pool in case.pools)
+    prompt = case.prompt_tokens or 0
+    if not case.is_long_enough or case.is_pool_needed or case.reusable_tokens is None:
+        return None
+    if not prompt or most / prompt >= LITTLE.value or not case.is_history_known:
+        return None
+    adds = (
+        f"The best pool adds {max(most, 0):,} hit tokens to {case.rival_title}, "
+        f"{100 * max(most / prompt, 0.0):.2f} % of {prompt:,} prompt tokens "
+        f"(modelled; limit {100 * LITTLE.value:.0f} %)"
+    )
+    left = case.reusable_tokens - (case.rival_hit_tokens or 0)
+    if (case.served_share or 0.0) >= NEARLY_ALL.value:
+        where = "HBM" if words.ends_at_hbm(case) else case.rival_title
+        headline = f"A pool does not pay: {where} already serves the hits that it would serve"
+    elif left / prompt < LITTLE.value:
+        headline = f"A pool does not pay: hardly any reuse is left beyond {case.rival_title}"
+    else:
+        return _pool_is_too_small(case, adds)
     return Decision(
         outcome="does_not_pay",
-        headline=f"A pool does not pay: {where} already serves the hits that it would serve",
-        reasons=(
-            f"The best pool adds {max(most, 0):,} hit tokens to {case.rival_title}, "
-            f"{100 * max(share, 0.0):.2f} % of {case.prompt_tokens or 0:,} prompt tokens "
-            f"(modelled; limit {100 * LITTLE.value:.0f} %)",
-            *words.rival_reasons(case),
+        headline=headline,
+        reasons=(adds, *words.rival_reasons(case)),
+    )
+
+
+def _pool_is_too_small(case: Case, adds: str) -> Decision:
+    """There is reuse to serve, and this pool does not hold it."""
+    size = case.pool_capacity or "the pool does not hold the reuse that is left"
+    return Decision(
+        outcome="pays_only_if",
+        headline="A pool pays only if it holds more: this one adds no hits to those of "
+        f"{case.rival_title}",
+        reasons=(adds, f"{size[0].upper()}{size[1:]}", *words.rival_reasons(case)),
+        conditions=(
+            f"it serves at least {100 * LITTLE.value:.0f} % of the prompt tokens beyond "
+            f"{case.rival_title}, and value then meets cost: {size}",
+            *words.standing_conditions(case),
         ),
     )
 
@@ -152,13 +205,16 @@ def prefill_does_not_bind(case: Case) -> Decision | None:
 
     Unless a load within the growth limit changes that, without making anyone wait longer.
     """
-    most = max(case.pools, key=lambda p: (p.keeps_slo, p.instances_saved.high, p.option_id))
-    if not case.is_long_enough or any(p.instances_saved.high >= 1 for p in case.pools):
+    most = case.best_pool
+    if most is None or not case.is_long_enough:
+        return None
+    if case.is_pool_needed or any(p.instances_saved.high >= 1 for p in case.pools):
         return None
     growth = words.growth_to_pay(case, most)
     reasons = (
         words.less_than_an_instance(case, most),
-        "A pool frees prefill only: where prefill does not bind, no GPU is saved",
+        *words.no_gpu_is_saved(case),
+        *words.fleet_reasons(case, most),
     )
     whole = words.whole_gpus(case)
     if most.keeps_slo and growth is not None and not growth.is_another_fleet:
@@ -172,14 +228,13 @@ def prefill_does_not_bind(case: Case) -> Decision | None:
                 f"reuse and pool size: {growth.division}",
                 *words.standing_conditions(case),
             ),
-            option=most.option_id,
         )
     return Decision(
         outcome="does_not_pay",
         headline="A pool does not pay at this load: the prefill that it frees would not remove "
         f"{whole}",
         reasons=reasons,
-        conditions=words.growth_condition(case, most),
+        conditions=(*words.growth_condition(case, most), *words.cold_condition(case)),
     )
 
 
@@ -187,26 +242,28 @@ def costs_more_than_it_saves(case: Case) -> Decision | None:
     """Every pool costs more at its lowest price than it saves at its highest."""
     if not case.is_long_enough or any(p.saving.high >= p.cost.low for p in case.pools):
         return None
-    best = max(case.pools, key=lambda pool: (pool.saving.high / pool.cost.low, pool.option_id))
+    best = case.best_pool
+    if best is None:
+        return None
     return Decision(
         outcome="does_not_pay",
         headline="A pool does not pay: each option costs more than it saves",
-        reasons=(words.money_reason(case, best), *words.rival_reasons(case)),
-        conditions=words.growth_condition(case, best),
+        reasons=words.weigh_reasons(case, best),
+        conditions=(*words.growth_condition(case, best), *words.cold_condition(case)),
     )
 
 
 def slower_on_every_path(case: Case) -> Decision | None:
-    """Hits that arrive later than recomputing, or a worse tail, on all paths."""
-    if any(pool.keeps_slo for pool in case.pools):
+    """Most loaded hits arrive later than recomputing them, on all paths."""
+    if any(pool.is_faster_than_recompute for pool in case.pools):
         return None
-    worst = tuple(pool.slowdown for pool in case.pools if not pool.is_no_slower)
     bandwidth = words.bandwidth_conditions(case.pools)
-    slow = (
-        "On every path that was replayed the pool makes TTFT worse, or most of its hits arrive "
-        "later than recomputing them (modelled)"
+    reasons = (
+        "On every path that was replayed most loaded hits arrive later than recomputing them "
+        "(modelled)",
+        *(words.net_negative_reason(pool) for pool in case.pools),
+        *words.rival_reasons(case),
     )
-    reasons = (slow, *worst[:2], *(words.net_negative_reason(pool) for pool in case.pools[:1]))
     if bandwidth and any(pool.saving.high >= pool.cost.low for pool in case.pools):
         return Decision(
             outcome="pays_only_if",
@@ -225,6 +282,32 @@ def slower_on_every_path(case: Case) -> Decision | None:
     )
 
 
+def tail_is_longer_with_every_pool(case: Case) -> Decision | None:
+    """Its hits are fast, but some class of prompts waits longer, or the load is not carried."""
+    best = case.best_pool
+    if best is None or any(pool.keeps_slo for pool in case.pools):
+        return None
+    if not case.is_long_enough and best.saving.high < best.cost.low:
+        return None
+    tail = best.worst_excess or best.slowdown
+    if not best.is_feasible:
+        headline = "A pool pays only if it carries the load: on this fleet none of them does"
+    elif not best.is_faster_than_recompute:
+        headline = f"{best.title} pays only if its hits get faster than recomputing them"
+    else:
+        headline = f"{best.title} pays only if the tail gets no longer: {tail}"
+    return Decision(
+        outcome="pays_only_if",
+        headline=headline,
+        reasons=(*words.weigh_reasons(case, best), words.net_negative_reason(best)),
+        conditions=(
+            *words.slo_conditions(best),
+            *words.money_conditions(case, best),
+            *words.standing_conditions(case),
+        ),
+    )
+
+
 def too_short_to_tell(case: Case) -> Decision | None:
     """A short window shows too little reuse to rule a pool out, or too little load for one."""
     best = case.best_pool
@@ -239,23 +322,22 @@ def too_short_to_tell(case: Case) -> Decision | None:
 
 
 def pays(case: Case) -> Decision | None:
-    """The low value beats the high cost, nothing gets slower, and nothing decisive is assumed."""
+    """The low value beats the high cost, nothing gets slower, and nothing decisive is assumed.
+
+    The low value is whole instances that replays without them did not miss.
+    """
     is_settled = not case.unconfirmed and not case.unreplayed_rivals
-    if not (case.is_long_enough and case.prefill_binds and is_settled):
+    best = case.best_pool
+    if best is None or not (case.is_long_enough and is_settled and best.is_paying):
         return None
-    paying = [p for p in case.pools if p.keeps_slo and p.saving.low > p.cost.high]
-    if not paying:
-        return None
-    best = max(paying, key=lambda pool: (pool.saving.low - pool.cost.high, pool.option_id))
     return Decision(
         outcome="pays",
         headline=f"{best.title} pays: it saves more than it costs, and TTFT is no worse",
         reasons=(
-            words.money_reason(case, best),
-            f"TTFT is no worse than without it (modelled): {best.slowdown}",
-            *words.rival_reasons(case),
+            *words.weigh_reasons(case, best),
+            f"TTFT is no worse than today's (modelled): {best.slowdown}",
+            *case.excluded_rivals,
         ),
-        option=best.option_id,
     )
 
 
@@ -267,22 +349,25 @@ def pays_only_if(case: Case) -> Decision:
     return Decision(
         outcome="pays_only_if",
         headline=f"{best.title} pays only if {words.lead(case, best)}",
-        reasons=(words.money_reason(case, best), *words.rival_reasons(case)),
+        reasons=(*words.weigh_reasons(case, best), *case.excluded_rivals),
         conditions=(*conditions, *words.standing_conditions(case)),
         next_measurement=None if case.is_long_enough else case.next_measurement,
     )
 
 
 RULES: Final[tuple[Rule, ...]] = (
+    nothing_was_asked,
     no_prefill_is_worth_a_pool,
     reuse_is_unknown,
     nothing_is_reusable,
     no_reuse_left_is_worth_a_pool,
     cannot_be_replayed,
+    nothing_carries_the_load,
     pool_adds_nothing,
     prefill_does_not_bind,
     costs_more_than_it_saves,
     slower_on_every_path,
+    tail_is_longer_with_every_pool,
     too_short_to_tell,
     pays,
     pays_only_if,

@@ -1,9 +1,10 @@
-"""From replays and money to the case that the verdict decides, and its carrying numbers."""
+"""From replays and money to the case that the verdict decides."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -11,116 +12,219 @@ import numpy as np
 from kvtrace.audit.bounds import (
     all_prefill_upper_s,
     hit_tokens_per_request,
-    recompute_instance_s,
+    places_in,
+    recompute_s_per_request,
     reusable_tokens_per_request,
-    spared_by_all_reuse_s,
+    spared_s_per_request,
+    window_reusable_tokens,
 )
-from kvtrace.audit.cases import Bound, Case, PoolCase
-from kvtrace.audit.checks import is_local, is_pool
+from kvtrace.audit.cases import Bound, Case
+from kvtrace.audit.checks import is_pool
 from kvtrace.audit.economics import (
     freed_instances,
     instance_usd_per_month,
     option_usd_per_month,
+    peak_instances,
     range_of,
-    value_saving,
 )
-from kvtrace.audit.options import TODAY, spread
-from kvtrace.audit.ranges import Range, ratio
-from kvtrace.audit.record import Data, NextMeasurement, Option, Percentiles, Reuse
+from kvtrace.audit.fleets import OBSERVED, TODAY, Fleets
+from kvtrace.audit.pools import load_sentence, pool_cases
+from kvtrace.audit.ranges import Range
+from kvtrace.audit.record import Data, NextMeasurement, Option, Reuse
+from kvtrace.audit.rivals import judge_routing, size_sentence
+from kvtrace.audit.sensitivity import prefill_factor
 from kvtrace.audit.view import Row, count
 from kvtrace.audit.window import arrival_span_s
+from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import PrefillTime
-from kvtrace.replay.summary import gpu_seconds, move_seconds
-from kvtrace.schema.arrays import RequestTrace
+from kvtrace.schema.arrays import FloatArray, IntArray, RequestTrace
 from kvtrace.units import format_seconds
 
 DEFAULT_POOL: Final = "pool_dram_rdma_direct"
 """Priced where no pool was replayed."""
-ROUTING: Final = "kv_routing"
 _FREE_PREFILL: Final = "no prefill is computed at all"
 _FREE_REUSE: Final = "an unlimited cache, every move free, beyond what {rival} serves"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Weighing:
     """What a case is built from."""
 
     data: Data
     reuse: Reuse
     fleet: Fleet
+    deployment: Deployment
     prefill: PrefillTime | None
     """Of one instance, for the bound without a replay; null where the FLOPs are not known."""
     options: Sequence[Option]
-    results: Sequence[ReplayResult]
+    fleets: Fleets
     trace: RequestTrace | None
     """The replayed requests."""
+    whole_trace: RequestTrace | None
+    """All requests that they were taken from; null: not at hand."""
+    window_reusable: IntArray | None
+    """Of the replayed requests, with the history before them; null: unknown."""
+    warmup_requests: int
     prompt_buckets: Sequence[Row]
-    """Rows of `reuse/by_prompt_bucket`: prompts by length, for the bound without a replay."""
+    """Rows of `reuse/by_prompt_bucket`: prompts by length, for the estimate without a replay."""
     unconfirmed: tuple[str, ...]
     next_measurement: NextMeasurement | None
 
     @property
-    def rival(self) -> ReplayResult | None:
-        """The best option without a pool: the least GPU time, the cheaper of equals."""
-        rivals = [result for result in self.results if is_local(result.scenario.option_id)]
-        return min(
-            rivals,
-            key=lambda r: (gpu_seconds(r), r.scenario.option_id != TODAY, r.scenario.option_id),
-            default=None,
-        )
+    def results(self) -> list[ReplayResult]:
+        """One per option: the better of its load decisions."""
+        return [standing.result for standing in self.fleets.standings.values()]
 
     @property
-    def today(self) -> ReplayResult | None:
-        """What a service has without buying anything: prefix caching in HBM."""
-        return next((r for r in self.results if r.scenario.option_id == TODAY), self.rival)
+    def rival(self) -> ReplayResult | None:
+        """The best option without a pool."""
+        rival = self.fleets.rival
+        return None if rival is None else rival.result
+
+    @property
+    def is_whole(self) -> bool:
+        """The replayed requests are all that were served."""
+        served = self.data.requests_by_status.get("ok", self.data.requests)
+        return self.trace is not None and self.trace.requests >= served
+
+    @property
+    def everything(self) -> RequestTrace | None:
+        """All requests, where they are at hand."""
+        return self.trace if self.is_whole else self.whole_trace
 
     @property
     def arrival_span_s(self) -> float | None:
         """Of the replayed requests, else of the data; null without a clock."""
-        if self.trace is None or not self.results:
+        if self.trace is None or not self.fleets.standings:
             return self.data.span_s or None
         return arrival_span_s(self.trace) or None
+
+    @cached_property
+    def factor(self) -> Range:
+        """Prefill seconds over the range of the GEMM efficiency."""
+        return prefill_factor(self.deployment)
+
+
+def window_reusable(
+    given: IntArray | None,
+    trace: RequestTrace | None,
+    *,
+    whole: RequestTrace | None,
+    is_whole: bool,
+) -> IntArray | None:
+    """(requests,) reusable tokens of the replayed requests with their history; null: unknown."""
+    if trace is None or given is not None:
+        return given
+    return window_reusable_tokens(trace, whole=whole, is_whole=is_whole)
 
 
 def build_case(weighing: Weighing) -> Case:
     """The numbers that decide."""
-    rival, trace = weighing.rival, weighing.trace
-    today = weighing.today
-    is_replayed = trace is not None and rival is not None
-    reusable, prompt = weighing.reuse.reusable_tokens, weighing.data.prompt_tokens
-    if trace is not None and is_replayed and reusable is not None:
-        reusable = int(reusable_tokens_per_request(trace).sum())
-        prompt = int(trace.prompt_tokens.sum())
-    hbm = next((r for r in weighing.results if r.scenario.option_id == TODAY), None)
-    pools = tuple(_pool_cases(weighing)) if reusable is not None else ()
-    return Case(
-        grade=weighing.data.evidence_grade,
-        requests=weighing.data.requests,
-        span_s=weighing.data.span_s,
-        prompt_tokens=prompt,
-        reusable_tokens=reusable,
+    fleets, reuse, data = weighing.fleets, weighing.reuse, weighing.data
+    today, rival, trace = fleets.today, fleets.rival, weighing.trace
+    is_known = reuse.reusable_tokens is not None
+    span_s = weighing.arrival_span_s
+    pools = (
+        tuple(pool_cases(fleets, weighing.fleet, span_s=span_s, factor=weighing.factor))
+        if is_known and trace is not None
+        else ()
+    )
+    is_part = trace is not None and not weighing.is_whole
+    measured = today or next((r for r in weighing.results if r.scenario.option_id == TODAY), None)
+    case = Case(
+        grade=data.evidence_grade,
+        requests=data.requests,
+        span_s=data.span_s,
+        prompt_tokens=data.prompt_tokens if trace is None else int(trace.prompt_tokens.sum()),
+        reusable_tokens=_reusable(weighing) if is_known else None,
         all_prefill=_all_prefill(weighing),
-        all_reuse=_all_reuse(weighing) if reusable is not None else None,
+        all_reuse=_all_reuse(weighing) if is_known else None,
         lowest_pool_cost=_lowest_pool_cost(weighing),
-        rival_title=None if rival is None else rival.scenario.title,
-        rival_hit_tokens=None if rival is None else int(hit_tokens_per_request(rival).sum()),
-        hbm_hit_tokens=None if hbm is None else int(hit_tokens_per_request(hbm).sum()),
-        prefill_utilisation=None if today is None else today.prefill_utilisation,
+        rival_title=None if rival is None else rival.result.scenario.title,
+        rival_hit_tokens=None if rival is None else _hits(rival.result),
+        hbm_hit_tokens=_hbm_hits(weighing),
+        prefill_utilisation=None if measured is None else measured.prefill_utilisation,
         pools=pools,
         unconfirmed=weighing.unconfirmed,
         next_measurement=weighing.next_measurement,
-        unreplayed_rivals=_unreplayed_rivals(weighing),
         gpu_usd_per_hour=range_of(weighing.fleet.gpu_usd_per_hour),
         gpus_per_instance=weighing.fleet.gpus_per_instance,
         latency=_latency(weighing) if pools else None,
+        trace_prompt_tokens=data.prompt_tokens,
+        trace_reusable_tokens=reuse.reusable_tokens,
+        is_history_known=weighing.window_reusable is not None,
+        is_cold=is_part and not weighing.warmup_requests,
+        load=load_sentence(fleets),
+        is_overloaded=fleets.is_overloaded,
+        is_pool_needed=today is None and any(pool.is_feasible for pool in pools),
+        today=_today(fleets) if pools else None,
+        is_fewer_kept=any(s.is_kept_with_fewer for s in fleets.standings.values()),
+    )
+    return _with_rivals(case, weighing)
+
+
+def _with_rivals(case: Case, weighing: Weighing) -> Case:
+    """The case with what bounds say of rivals that nobody replayed, and of the pool's size."""
+    best = case.best_pool
+    rival = weighing.rival
+    if best is None or rival is None or weighing.trace is None:
+        return case
+    pool = weighing.fleets.standings[best.option_id].result
+    routing = judge_routing(
+        best,
+        pool,
+        weighing.fleets,
+        trace=weighing.trace,
+        everything=weighing.everything,
+        fleet=weighing.fleet,
+    )
+    return replace(
+        case,
+        unreplayed_rivals=routing.conditions,
+        excluded_rivals=routing.excluded,
+        pool_capacity=size_sentence(
+            pool.scenario,
+            rival.scenario,
+            weighing.reuse.hit_curve,
+            block_tokens=weighing.trace.block_size_tokens,
+            bytes_per_token=weighing.deployment.kv_bytes_per_token_unreplicated,
+        ),
+    )
+
+
+def _reusable(weighing: Weighing) -> int | None:
+    """Of the weighed requests: with their history, else what the window shows by itself."""
+    if weighing.trace is None or not weighing.fleets.standings:
+        return weighing.reuse.reusable_tokens
+    known = weighing.window_reusable
+    return int((reusable_tokens_per_request(weighing.trace) if known is None else known).sum())
+
+
+def _hits(result: ReplayResult) -> int:
+    return int(hit_tokens_per_request(result).sum())
+
+
+def _hbm_hits(weighing: Weighing) -> int | None:
+    hbm = weighing.fleets.standings.get(TODAY)
+    return None if hbm is None else _hits(hbm.result)
+
+
+def _today(fleets: Fleets) -> str | None:
+    today = fleets.today
+    if today is None or today.scenario.option_id == OBSERVED:
+        return None
+    instances = f"{fleets.instances:,} instance{'' if fleets.instances == 1 else 's'}"
+    return (
+        f"Today is taken to be {today.scenario.title} on {instances}: its modelled TTFT and TPOT "
+        "are the SLO"
     )
 
 
 def _latency(weighing: Weighing) -> str | None:
     """TTFT with what is there, with the best rival, and with the fastest pool; p99 if known."""
-    references = [r for r in (weighing.today, weighing.rival) if r is not None]
+    references = [r for r in (weighing.fleets.today, weighing.rival) if r is not None]
     titles = {result.scenario.option_id: result.scenario.title for result in references}
     options = {option.id: option for option in weighing.options}
     pools = [option for option in weighing.options if is_pool(option.id)]
@@ -144,56 +248,53 @@ def _latency(weighing: Weighing) -> str | None:
     )
 
 
-def _unreplayed_rivals(weighing: Weighing) -> tuple[str, ...]:
-    """Cheaper rivals that nobody replayed, with what they could serve at most."""
-    ids = {result.scenario.option_id for result in weighing.results}
-    if not weighing.results or ROUTING in ids or weighing.fleet.instances < 2:
-        return ()
-    most = _one_local_cache_ratio(weighing)
-    ceiling = (
-        ""
-        if most is None
-        else f"; all HBM and idle DRAM as one cache would serve {100 * most:.1f} % of the prompt "
-        "tokens (idealised)"
-    )
-    return (
-        "routing that follows the cache, which costs nothing and was not replayed, does not serve "
-        f"the same hits{ceiling}",
-    )
-
-
-def _one_local_cache_ratio(weighing: Weighing) -> float | None:
-    """Hit ratio in tokens of one LRU cache as large as all HBM and idle DRAM together."""
-    local = [r.scenario for r in weighing.results if is_local(r.scenario.option_id)]
-    capacity = max(
-        (
-            s.instances * (s.hbm_capacity_bytes + sum(tier.capacity_bytes for tier in s.tiers))
-            for s in local
-        ),
-        default=0.0,
-    )
-    above = [
-        point.hit_ratio_tokens
-        for point in weighing.reuse.hit_curve
-        if point.capacity_bytes is not None and point.capacity_bytes >= capacity
-    ]
-    return above[0] if above else weighing.reuse.reusable_ratio_tokens
-
-
-def _bound(weighing: Weighing, busy_s: float | None, what: str) -> Bound | None:
-    span_s = weighing.arrival_span_s
-    if busy_s is None or span_s is None:
+def _bound(
+    weighing: Weighing, trace: RequestTrace, seconds: FloatArray, what: str, *, is_peak: bool
+) -> Bound | None:
+    """The work of these requests in its busiest minutes, in instances and money."""
+    span_s = arrival_span_s(trace)
+    if not span_s or not int(trace.prompt_tokens.sum()):
         return None
-    freed = freed_instances(busy_s, span_s)
-    return Bound(instances=freed, saving=freed * instance_usd_per_month(weighing.fleet), what=what)
+    instances = peak_instances(trace.arrived_at_ns, seconds, span_s) * weighing.factor
+    if _is_fleet_enough(weighing):
+        most = float(weighing.fleet.instances)
+        instances = Range(*(min(one, most) for one in _ends(instances)))
+    saving = instances * instance_usd_per_month(weighing.fleet)
+    return Bound(instances=instances, saving=saving, what=what, is_peak=is_peak)
+
+
+def _ends(amount: Range) -> tuple[float, float, float]:
+    return amount.low, amount.value, amount.high
+
+
+def _is_fleet_enough(weighing: Weighing) -> bool:
+    """The stated fleet carries the load without a pool: no more than all of it can be saved."""
+    rival = weighing.fleets.rival
+    return "instances" not in weighing.unconfirmed and rival is not None and rival.is_feasible
 
 
 def _all_prefill(weighing: Weighing) -> Bound | None:
-    if weighing.results:
-        busy_s: float | None = recompute_instance_s(weighing.results[0])
-    else:
-        busy_s = _prefill_from_buckets(weighing)
-    return _bound(weighing, busy_s, _FREE_PREFILL)
+    source = weighing.everything or weighing.trace
+    if source is None or not weighing.fleets.standings:
+        return _mean_prefill(weighing)
+    prefill = weighing.results[0].scenario.prefill
+    return _bound(
+        weighing,
+        source,
+        recompute_s_per_request(source, prefill),
+        _FREE_PREFILL,
+        is_peak=weighing.everything is not None,
+    )
+
+
+def _mean_prefill(weighing: Weighing) -> Bound | None:
+    """From the histogram of prompt lengths: a mean load, no proof."""
+    busy_s, span_s = _prefill_from_buckets(weighing), weighing.arrival_span_s
+    if busy_s is None or span_s is None:
+        return None
+    freed = freed_instances(busy_s, span_s) * weighing.factor
+    saving = freed * instance_usd_per_month(weighing.fleet)
+    return Bound(instances=freed, saving=saving, what=_FREE_PREFILL, is_peak=False)
 
 
 def _prefill_from_buckets(weighing: Weighing) -> float | None:
@@ -219,14 +320,24 @@ def _prefill_from_buckets(weighing: Weighing) -> float | None:
 
 
 def _all_reuse(weighing: Weighing) -> Bound | None:
+    """All reuse that the rival leaves; outside the replayed part it is taken to serve nothing."""
     rival, trace = weighing.rival, weighing.trace
     if rival is None or trace is None:
         return None
-    return _bound(
-        weighing,
-        spared_by_all_reuse_s(trace, rival),
-        _FREE_REUSE.format(rival=rival.scenario.title),
-    )
+    what = _FREE_REUSE.format(rival=rival.scenario.title)
+    reusable, whole = weighing.window_reusable, weighing.everything
+    held = hit_tokens_per_request(rival)
+    places = None if whole is None else places_in(whole, trace)
+    if reusable is None or whole is None or places is None:
+        known = np.zeros(trace.requests, dtype=np.int64) if reusable is None else reusable
+        spared = spared_s_per_request(trace, held, known, rival.scenario.prefill)
+        return _bound(weighing, trace, spared, what, is_peak=False)
+    everywhere = reusable_tokens_per_request(whole)
+    served = np.zeros(whole.requests, dtype=np.int64)
+    served[places] = held
+    everywhere[places] = np.maximum(everywhere[places], reusable)
+    spared = spared_s_per_request(whole, served, everywhere, rival.scenario.prefill)
+    return _bound(weighing, whole, spared, what, is_peak=True)
 
 
 def _lowest_pool_cost(weighing: Weighing) -> Range | None:
@@ -240,82 +351,3 @@ def _lowest_pool_cost(weighing: Weighing) -> Range | None:
         min(cost.value for cost in costs),
         min(cost.high for cost in costs),
     )
-
-
-def _pool_cases(weighing: Weighing) -> Iterable[PoolCase]:
-    rival, today = weighing.rival, weighing.today
-    if rival is None or today is None:
-        return
-    by_id = {option.id: option for option in weighing.options}
-    for result in weighing.results:
-        option = by_id[result.scenario.option_id]
-        cost = option_usd_per_month(option.id, weighing.fleet)
-        if not is_pool(option.id) or cost is None or min(result.span_s, rival.span_s) <= 0:
-            continue
-        freed = freed_instances(
-            gpu_seconds(rival) - gpu_seconds(result),
-            max(result.span_s, rival.span_s),
-            shortest_span_s=weighing.arrival_span_s,
-        )
-        saving = value_saving(freed, weighing.fleet, prefill_utilisation=today.prefill_utilisation)
-        is_no_slower, slowdown = _compare_ttft(option, (today, rival))
-        path, break_even = _bandwidths(result)
-        yield PoolCase(
-            option_id=option.id,
-            title=option.title,
-            extra_hit_tokens=int(
-                hit_tokens_per_request(result).sum() - hit_tokens_per_request(rival).sum()
-            ),
-            saving=saving.usd_per_month,
-            unrounded_saving_usd=saving.unrounded_usd_per_month,
-            cost=cost,
-            instances_saved=freed,
-            is_no_slower=is_no_slower,
-            slowdown=slowdown,
-            tail_s=option.ttft_s.p99 or option.ttft_s.p90 or 0.0,
-            net_negative_share=ratio(option.hit_cost.net_negative_hits, option.hit_cost.hits),
-            path_bytes_per_s=path,
-            break_even_bytes_per_s=break_even,
-        )
-
-
-def _compare_ttft(option: Option, references: Sequence[ReplayResult]) -> tuple[bool, str]:
-    """No worse than each reference at p90 and p99; the pair of numbers that says so best."""
-    pairs = []
-    for reference in references:
-        theirs = spread(reference.timeline.ttft_s)
-        pairs.extend(_tails(option.ttft_s, theirs, reference.scenario.title))
-    if not pairs:
-        return False, f"{option.title}: TTFT unknown"
-    mine, theirs_s, name, title = max(pairs, key=lambda pair: pair[0] / max(pair[1], 1e-12))
-    text = (
-        f"{option.title}: {name} {format_seconds(mine)} against {format_seconds(theirs_s)} "
-        f"with {title}"
-    )
-    return all(pair[0] <= pair[1] for pair in pairs), text
-
-
-def _tails(
-    mine: Percentiles, theirs: Percentiles, title: str
-) -> list[tuple[float, float, str, str]]:
-    named = (("p90", mine.p90, theirs.p90), ("p99", mine.p99, theirs.p99))
-    return [
-        (own, other, n, title) for n, own, other in named if own is not None and other is not None
-    ]
-
-
-def _bandwidths(result: ReplayResult) -> tuple[float | None, float | None]:
-    """Bytes/s that the median move got, and that the median hit needs to beat recomputing.
-
-    B* of one hit = its bytes over the seconds to recompute them.
-    """
-    timeline = result.timeline
-    loaded = timeline.moved_bytes > 0
-    moved, seconds = timeline.moved_bytes[loaded], move_seconds(result)[loaded]
-    recompute = timeline.recompute_hit_s[loaded]
-    return _median_rate(moved, seconds), _median_rate(moved, recompute)
-
-
-def _median_rate(moved: np.ndarray, seconds: np.ndarray) -> float | None:
-    known = seconds > 0
-    return float(np.median(moved[known] / seconds[known])) if known.any() else None

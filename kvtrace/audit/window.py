@@ -10,24 +10,31 @@ from kvtrace.audit.record import Data, ReplayWindow, Reuse, Validity
 from kvtrace.audit.words import counted, percent
 from kvtrace.cost.deployment import Deployment
 from kvtrace.replay.result import ReplayResult
-from kvtrace.schema.arrays import RequestTrace
+from kvtrace.schema.arrays import IntArray, RequestTrace
 from kvtrace.units import NS_PER_S
 
 FULL_DEPTH = "`--depth full` replays the whole trace"
 
 
 def build_replay_window(
-    trace: RequestTrace | None, results: Sequence[ReplayResult], data: Data, reuse: Reuse
+    trace: RequestTrace | None,
+    results: Sequence[ReplayResult],
+    data: Data,
+    reuse: Reuse,
+    *,
+    reusable: IntArray | None = None,
+    warmup_requests: int = 0,
 ) -> ReplayWindow | None:
-    """What was replayed; null without replays."""
+    """What was replayed; null without replays. `reusable`: per request, with the history."""
     if trace is None or not results:
         return None
     served = data.requests_by_status.get("ok", data.requests)
     span_s = arrival_span_s(trace)
     prompt = int(trace.prompt_tokens.sum())
-    reusable = None
+    tokens = None
     if reuse.reusable_tokens is not None:
-        reusable = int(reusable_tokens_per_request(trace).sum())
+        own = reusable_tokens_per_request(trace) if reusable is None else reusable
+        tokens = int(own.sum())
     is_part = trace.requests < served
     return ReplayWindow(
         requests=trace.requests,
@@ -36,8 +43,10 @@ def build_replay_window(
         is_whole_trace=not is_part,
         is_peak_hour=is_part and (span_s or 0.0) < (data.span_s or 0.0),
         prompt_tokens=prompt,
-        reusable_tokens=reusable,
-        reusable_ratio_tokens=ratio(reusable, prompt),
+        reusable_tokens=tokens,
+        reusable_ratio_tokens=ratio(tokens, prompt),
+        counts_history=reusable is not None,
+        warmup_requests=warmup_requests,
     )
 
 
@@ -73,8 +82,17 @@ def replay_validity(
         yield Validity(
             code="replayed_part",
             severity="info",
-            message=f"{replayed_on(window)}. Caches start empty there, so early hits are a lower "
-            f"bound{_ceilings(window, reuse)}",
+            message=f"{replayed_on(window)}. {_caches(window)}{_ceilings(window, reuse)}",
+        )
+    unable = [r for r in results if r.is_overloaded]
+    if unable:
+        titles = ", ".join(result.scenario.title for result in unable)
+        yield Validity(
+            code="overloaded_options",
+            severity="warning",
+            message=f"Overloaded on the stated fleet (modelled): {titles}. Queues there grow as "
+            "long as requests arrive, so times say how long the window was, not how fast the "
+            "option is",
         )
     oversized = max(result.oversized_requests for result in results)
     if oversized:
@@ -87,14 +105,23 @@ def replay_validity(
         )
 
 
+def _caches(window: ReplayWindow) -> str:
+    """What the caches hold when the window starts."""
+    if window.warmup_requests:
+        before = counted(window.warmup_requests, "request")
+        return f"Caches are warm there: the {before} before it filled them"
+    return "Caches start empty there, so early hits are a lower bound"
+
+
 def _ceilings(window: ReplayWindow, reuse: Reuse) -> str:
     """Both ceilings, so that nobody compares an option with the wrong one."""
     if window.reusable_ratio_tokens is None or reuse.reusable_ratio_tokens is None:
         return ""
+    history = "with what came before" if window.counts_history else "without what came before"
     return (
-        f". An unlimited cache would hit {percent(window.reusable_ratio_tokens)} of this window's "
-        f"prompt tokens, {percent(reuse.reusable_ratio_tokens)} of the whole trace's: compare an "
-        "option with the ceiling of its window"
+        f". An unlimited cache ({history}) would hit {percent(window.reusable_ratio_tokens)} of "
+        f"this window's prompt tokens, {percent(reuse.reusable_ratio_tokens)} of the whole "
+        "trace's: compare an option with the ceiling of its window"
     )
 
 

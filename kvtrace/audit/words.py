@@ -7,6 +7,7 @@ from typing import Final
 
 from kvtrace.audit.cases import Bound, Case, PoolCase
 from kvtrace.audit.ranges import Range
+from kvtrace.audit.record import NextMeasurement
 from kvtrace.audit.thresholds import GROWTH_LIMIT, MIN_REQUESTS, MIN_SPAN, NEARLY_ALL, PREFILL_BINDS
 from kvtrace.schema.manifest import Grade
 from kvtrace.units import format_rate, format_seconds
@@ -73,6 +74,43 @@ def money_reason(case: Case, pool: PoolCase) -> str:
     return f"{pool.title} (modelled): saves {usd(pool.saving)}, costs {usd(pool.cost)}"
 
 
+def fleet_reasons(case: Case, pool: PoolCase) -> tuple[str, ...]:
+    """What replays say of the load and of fewer instances; nothing where they are mute."""
+    shown = (case.load or "", pool.how_saved, pool.unjudged)
+    return tuple(sentence for sentence in shown if sentence)
+
+
+def weigh_reasons(case: Case, pool: PoolCase) -> tuple[str, ...]:
+    """Money, fleet, and what the rival serves."""
+    return (money_reason(case, pool), *fleet_reasons(case, pool), *rival_reasons(case))
+
+
+def no_gpu_is_saved(case: Case) -> tuple[str, ...]:
+    """Said only where nothing speaks against it: no replay on fewer instances kept the SLO."""
+    if case.prefill_binds or case.is_fewer_kept:
+        return ()
+    return ("A pool frees prefill only: where prefill does not bind, no GPU is saved",)
+
+
+def cold_condition(case: Case) -> tuple[str, ...]:
+    """What a replay that starts with empty caches leaves open."""
+    if not case.is_cold:
+        return ()
+    return (
+        "the replayed part starts with empty caches: with what came before it a pool serves more",
+    )
+
+
+def larger_fleet() -> NextMeasurement:
+    """How many instances really serve this load."""
+    return NextMeasurement(
+        question="How many instances serve this load?",
+        flag="kvtrace analyze … --instances N",
+        hours=0.0,
+        settles="replays the options on a fleet that carries the load; `--depth full` searches it",
+    )
+
+
 def rival_reasons(case: Case) -> tuple[str, ...]:
     """What the best option without a pool already serves."""
     if case.rival_title is None or case.rival_hit_tokens is None or not case.reusable_tokens:
@@ -135,7 +173,7 @@ def growth_to_pay(case: Case, pool: PoolCase) -> Growth | None:
 
     Assumes: freed prefill grows with the load; reuse and the size of the pool stay.
     """
-    instances, usd_saved = pool.instances_saved.value, pool.unrounded_saving_usd
+    instances, usd_saved = pool.estimate.value, pool.unrounded_saving_usd
     busy, cost = case.prefill_utilisation, pool.cost.value
     if instances <= 0 or usd_saved <= 0 or not busy:
         return None
@@ -194,13 +232,13 @@ def whole_gpus(case: Case) -> str:
 
 def less_than_an_instance(case: Case, pool: PoolCase) -> str:
     """How much prefill the pool frees, and how busy prefill keeps the fleet."""
-    saved, busy = pool.instances_saved, case.prefill_utilisation
+    saved, busy = pool.estimate, case.prefill_utilisation
     utilisation = (
         "" if busy is None else f"; prefill keeps the instances busy {100 * busy:.1f} % of the time"
     )
     return (
-        f"{pool.title} frees {saved.value:.2f} instances (modelled, {saved.low:.2f} to "
-        f"{saved.high:.2f} before rounding){utilisation}"
+        f"{pool.title} frees prefill worth {saved.value:.2f} instances (estimate from busy time, "
+        f"{saved.low:.2f} to {saved.high:.2f} before rounding){utilisation}"
     )
 
 
@@ -208,7 +246,7 @@ def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
     """Break-even GPU price, load or reuse; any one of them is enough."""
     if pool.saving.low > pool.cost.high or not case.has_monthly_load:
         return ()
-    binding = _binding_conditions(case)
+    binding = _binding_conditions(case, pool)
     if pool.unrounded_saving_usd <= 0:
         return (*binding, f"it frees prefill worth more than {usd(pool.cost)}; now it frees none")
     factor = pool.cost.value / pool.unrounded_saving_usd
@@ -231,10 +269,10 @@ def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
     return (*binding, "value meets cost: " + ", or ".join(ways))
 
 
-def _binding_conditions(case: Case) -> tuple[str, ...]:
-    """What it takes for freed prefill to give GPUs back."""
+def _binding_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
+    """What it takes for freed prefill to give GPUs back, where no replay shows that it does."""
     busy = case.prefill_utilisation
-    if case.prefill_binds or not busy:
+    if case.prefill_binds or not busy or pool.instances_saved.low >= 1:
         return ()
     needed = PREFILL_BINDS.value
     return (
@@ -262,13 +300,13 @@ def bandwidth_conditions(pools: tuple[PoolCase, ...]) -> tuple[str, ...]:
 
 
 def slo_conditions(pool: PoolCase) -> tuple[str, ...]:
-    """What keeps TTFT no worse than today."""
-    if pool.is_no_slower:
-        return ()
-    return (
-        f"TTFT at p90 and p99 is no worse than without it: {pool.slowdown}",
-        *bandwidth_conditions((pool,)),
-    )
+    """What keeps TTFT no worse than today, and hits faster than recomputing."""
+    bandwidth = bandwidth_conditions((pool,))
+    if not pool.is_no_slower:
+        return (f"TTFT and TPOT are no worse than today's: {pool.slowdown}", *bandwidth)
+    if not pool.is_faster_than_recompute:
+        return bandwidth or ("its hits arrive sooner than recomputing them",)
+    return ()
 
 
 def standing_conditions(case: Case) -> tuple[str, ...]:
@@ -286,16 +324,25 @@ def lead(case: Case, pool: PoolCase) -> str:
     if not case.has_monthly_load:
         return f"a longer log shows the same: {window_text(case)}"
     if pool.saving.low <= pool.cost.high:
-        if not case.prefill_binds:
-            return "prefill limits the fleet; now freed prefill need not give a GPU back"
-        return (
-            f"value meets cost: it saves ${pool.saving.value:,.0f} and costs "
-            f"${pool.cost.value:,.0f} a month, and the intervals overlap"
-        )
-    if not pool.is_no_slower:
+        return _lead_by_money(case, pool)
+    if not pool.keeps_slo:
         return f"TTFT stays as it is: {pool.slowdown}"
     if not case.is_long_enough:
         return "a longer log shows the same"
     if case.unconfirmed:
         return f"the assumed settings hold: {', '.join(case.unconfirmed)}"
     return "routing that follows the cache does not serve the same hits"
+
+
+def _lead_by_money(case: Case, pool: PoolCase) -> str:
+    if pool.instances_saved.low < 1 and not case.prefill_binds and not case.is_fewer_kept:
+        return "prefill limits the fleet; now freed prefill need not give a GPU back"
+    if pool.instances_saved.low < 1:
+        return (
+            f"it gives back {whole_gpus(case)}: no replay shows that it does, and freed prefill is "
+            f"worth {pool.estimate.value:.2f} instances (estimate)"
+        )
+    return (
+        f"value meets cost: it saves ${pool.saving.value:,.0f} and costs "
+        f"${pool.cost.value:,.0f} a month, and the intervals overlap"
+    )

@@ -1,0 +1,255 @@
+"""How many instances each option needs for today's SLO, as far as replays tell.
+
+A saved instance is one that a replay without it did not miss: a search gives the smallest number,
+a replay on one instance less gives "at least one". Freed prefill time (the surrogate) is only an
+estimate beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kvtrace.audit.checks import is_local, is_pool
+from kvtrace.audit.slo import SloCheck, check_slo
+from kvtrace.audit.thresholds import NET_NEGATIVE_DOMINATES
+from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.summary import gpu_seconds, hit_costs, percentiles
+from kvtrace.schema.arrays import RequestTrace
+
+TODAY: Final = "hbm_only"
+"""The option that money and latency are compared with: prefix caching in HBM, nothing below it."""
+OBSERVED: Final = "as_observed"
+"""The running system itself, where it was replayed; it is today then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One option at the stated fleet, and on one instance less."""
+
+    result: ReplayResult
+    """The better of its load decisions."""
+    check: SloCheck | None
+    """Against today; null where today itself cannot carry the load."""
+    fewer: SloCheck | None
+    """On one instance less, against today at the stated fleet; null: not replayed."""
+    searched: int | None
+    as_replayed: SloCheck | None = None
+    """`check` of the option with the load decision that all options share."""
+
+    @property
+    def is_feasible(self) -> bool:
+        """It carries the load at the stated fleet."""
+        return not self.result.is_overloaded
+
+    @property
+    def is_kept(self) -> bool:
+        """It keeps the SLO at the stated fleet; without a reference it carries the load."""
+        return self.is_feasible and (self.check is None or self.check.is_kept)
+
+    @property
+    def is_kept_with_fewer(self) -> bool:
+        """A replay on one instance less keeps the SLO."""
+        return self.fewer is not None and self.fewer.is_kept
+
+    @property
+    def most(self) -> int | None:
+        """Instances that are enough for it; null: more than the stated fleet."""
+        if self.searched is not None:
+            return self.searched
+        instances = self.result.scenario.instances
+        if self.is_kept_with_fewer:
+            return instances - 1
+        return instances if self.is_kept else None
+
+    @property
+    def least(self) -> int:
+        """Instances below which it was seen to fail, plus one; 1 where nobody tried fewer."""
+        if self.searched is not None:
+            return self.searched
+        instances = self.result.scenario.instances
+        if not self.is_kept:
+            return instances + 1
+        return instances if self.fewer is not None and not self.fewer.is_kept else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Whole instances that an option saves, by replays."""
+
+    at_least: int
+    is_replayed: bool
+    """Replays speak for both sides; False: nobody replayed fewer instances."""
+    how: str
+    """For people; empty where nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleets:
+    """All options of one comparison."""
+
+    standings: Mapping[str, Standing]
+    today: ReplayResult | None
+    """The reference; null where no option without a pool carries the load."""
+    instances: int = 1
+    rival_id: str | None = None
+    """The best option without a pool."""
+    local_ids: tuple[str, ...] = field(default=())
+
+    @property
+    def rival(self) -> Standing | None:
+        """The best option without a pool."""
+        return None if self.rival_id is None else self.standings[self.rival_id]
+
+    @property
+    def is_overloaded(self) -> bool:
+        """No option carries the load, and no search found a fleet that does."""
+        return bool(self.standings) and not any(
+            s.is_feasible or s.searched is not None for s in self.standings.values()
+        )
+
+    def saved(self, option_id: str, *, against: Iterable[str] | None = None) -> Saved:
+        """Whole instances that the option saves over all of `against` (default: all locals)."""
+        mine = self.standings[option_id]
+        rivals = [self.standings[i] for i in (self.local_ids if against is None else against)]
+        rivals = [rival for rival in rivals if rival is not mine]
+        need = mine.most
+        if need is None or not rivals:
+            return Saved(0, is_replayed=mine.fewer is not None, how=self._unmet(mine))
+        least = min(rival.least for rival in rivals)
+        at_least = max(0, min(least, self.instances + 1) - need)
+        if all(rival.searched is not None for rival in rivals):
+            at_least = max(0, least - need)
+        is_replayed = need < self.instances or mine.fewer is not None or mine.searched is not None
+        return Saved(at_least, is_replayed=is_replayed, how=self._how(mine, rivals, at_least))
+
+    def _unmet(self, mine: Standing) -> str:
+        return "" if mine.check is None else str(mine.check)
+
+    def _how(self, mine: Standing, rivals: Sequence[Standing], at_least: int) -> str:
+        title, need = mine.result.scenario.title, mine.most
+        today = "" if self.today is None else f" of {self.today.scenario.title} on {self.instances}"
+        kept = "carries the load" if self.today is None else f"keeps the TTFT and TPOT{today}"
+        if at_least:
+            others = ", ".join(_needs(rival, self.instances) for rival in rivals)
+            return f"{title} {kept} with {_instances(need or 0)}; {others} (replayed)"
+        if mine.searched is None and mine.fewer is not None and not mine.fewer.is_kept:
+            return (
+                f"On {_instances(self.instances - 1)} {title} does not keep the TTFT and TPOT"
+                f"{today}: {_worst(mine.fewer)} (replayed)"
+            )
+        spare = [r for r in rivals if r.most is not None and r.most < self.instances]
+        if spare:
+            names = " and ".join(rival.result.scenario.title for rival in spare)
+            return (
+                f"{names} keeps the TTFT and TPOT{today} with fewer instances, too (replayed): "
+                "these can be given back without a pool"
+            )
+        return ""
+
+
+def _worst(check: SloCheck) -> str:
+    return str(check).removeprefix(f"{check.title}: ")
+
+
+def _instances(number: int) -> str:
+    return f"{number:,} instance{'' if number == 1 else 's'}"
+
+
+def _needs(rival: Standing, instances: int) -> str:
+    title = rival.result.scenario.title
+    if rival.searched is not None:
+        return f"{title} needs {rival.searched:,}"
+    if not rival.is_feasible:
+        return f"{title} cannot carry the load with {instances:,}"
+    return f"{title} does not with {instances - (rival.least <= instances):,}"
+
+
+def build_fleets(
+    trace: RequestTrace | None,
+    results: Sequence[ReplayResult],
+    *,
+    fewer: Sequence[ReplayResult] = (),
+    arbiter: Sequence[ReplayResult] = (),
+    searched: Mapping[str, int] | None = None,
+    slack_s: Mapping[str, float] | None = None,
+) -> Fleets:
+    """Where each option stands. `slack_s`: by option id, the uncertainty of its lookup."""
+    if trace is None or not results:
+        return Fleets({}, None)
+    slack, found = slack_s or {}, searched or {}
+    today = _today(results)
+
+    def check(result: ReplayResult) -> SloCheck | None:
+        if today is None:
+            return None
+        return check_slo(trace, result, today, slack_s=slack.get(result.scenario.option_id, 0.0))
+
+    standings = {}
+    for result in results:
+        ident = result.scenario.option_id
+        variants = [result, *(r for r in arbiter if r.scenario.option_id == ident)]
+        best = _better([(r, check(r)) for r in variants])
+        tried = [c for r in fewer if r.scenario.option_id == ident and (c := check(r)) is not None]
+        kept = next((c for c in tried if c.is_kept), tried[0] if tried else None)
+        standings[ident] = Standing(best[0], best[1], kept, found.get(ident), check(result))
+    local_ids = tuple(i for i in standings if is_local(i))
+    return Fleets(
+        standings,
+        today,
+        instances=results[0].scenario.instances,
+        rival_id=_rival([(i, standings[i]) for i in local_ids]),
+        local_ids=local_ids,
+    )
+
+
+def _today(results: Sequence[ReplayResult]) -> ReplayResult | None:
+    """What runs: as observed, else HBM only; where that is overloaded, the best that is not."""
+    able = [r for r in results if not r.is_overloaded and not is_pool(r.scenario.option_id)]
+    for wanted in (OBSERVED, TODAY):
+        named = [r for r in able if r.scenario.option_id == wanted]
+        if named:
+            return named[0]
+    local = [r for r in able if is_local(r.scenario.option_id)]
+    return min(local, key=lambda r: (gpu_seconds(r), r.scenario.option_id), default=None)
+
+
+Checked = tuple[ReplayResult, SloCheck | None]
+
+
+def _better(variants: Sequence[Checked]) -> Checked:
+    """Of the load decisions: the one that keeps the SLO with the least GPU time, else tail."""
+
+    def rank(entry: Checked) -> tuple[bool, bool, float]:
+        result, check = entry
+        costs = hit_costs(result)
+        limit = NET_NEGATIVE_DOMINATES.value * costs.hits
+        is_slow = costs.hits > 0 and costs.net_negative_hits >= limit
+        is_late = check is not None and not check.is_kept
+        if is_slow or is_late or result.is_overloaded:
+            return result.is_overloaded, True, percentiles(result.timeline.ttft_s)[2] or 0.0
+        return False, False, gpu_seconds(result)
+
+    return min(variants, key=rank)
+
+
+def _rival(local: Sequence[tuple[str, Standing]]) -> str | None:
+    """The fewest instances, then the least GPU time, then what is there already.
+
+    A tail that is a little longer than today's does not take a rival out: it costs nothing.
+    """
+
+    def rank(entry: tuple[str, Standing]) -> tuple[bool, float, float, bool, str]:
+        ident, standing = entry
+        instances, most = standing.result.scenario.instances, standing.most
+        need = float(instances if most is None else min(most, instances))
+        return (
+            not standing.is_feasible,
+            need,
+            gpu_seconds(standing.result),
+            ident != TODAY,
+            ident,
+        )
+
+    return min(local, key=rank, default=(None,))[0]
