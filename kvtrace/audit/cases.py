@@ -101,6 +101,7 @@ def choose_pool(pools: Sequence[PoolCase]) -> PoolCase | None:
     for some in (
         [pool for pool in pools if pool.is_paying],
         [pool for pool in pools if pool.keeps_slo],
+        [pool for pool in pools if pool.is_feasible and pool.is_faster_than_recompute],
         [pool for pool in pools if pool.is_feasible],
     ):
         if some:

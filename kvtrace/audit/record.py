@@ -228,8 +228,8 @@ class Option(msgspec.Struct, kw_only=True):
     """Whole instances that it gives back at today's SLO, against HBM only: low and value by replays
     on fewer instances, the high by the estimate."""
     instances_at_slo: int | None = None
-    """Instances that are enough for today's SLO, by search, else by the replays that were made, with
-    the better of its load decisions; null where more than the stated fleet are needed."""
+    """Instances that are enough for today's SLO, by search, else by the replays that were made, of
+    the better of its load decisions; null where it takes more than the stated fleet."""
     is_feasible: bool = True
     """False: it cannot carry the load on the stated fleet; its times mean nothing then."""
     offered_load: float | None = None

@@ -21,7 +21,7 @@ from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet, default_fleet
 from kvtrace.query.catalog import QueryResult
 from kvtrace.replay.result import LinkUse, ReplayResult, Timeline
-from kvtrace.replay.scenario import LinkSpec, Scenario, TierSpec
+from kvtrace.replay.scenario import LinkSpec, LoadDecision, Scenario, TierSpec
 from kvtrace.schema.arrays import FloatArray, RequestTrace
 from kvtrace.schema.manifest import CacheDomain, FileEntry, Grade, Manifest, SourceEntry, Totals
 from kvtrace.units import NS_PER_S
@@ -97,6 +97,11 @@ def make_result(
     utilisation: float = 0.8,
     title: str | None = None,
     link_utilisation: float = 0.2,
+    instances: int = 8,
+    tier: TierSpec | None = None,
+    load_decision: LoadDecision = "always",
+    is_overloaded: bool = False,
+    offered_load: float | None = None,
 ) -> ReplayResult:
     """Every request is served alike; `hits` are tokens by tier."""
 
@@ -126,7 +131,11 @@ def make_result(
         moved_bytes=each(moved),
     )
     return ReplayResult(
-        scenario=make_scenario(option_id, title or option_id),
+        scenario=replace(
+            make_scenario(option_id, title or option_id, tier=tier),
+            instances=instances,
+            load_decision=load_decision,
+        ),
         span_s=span_s,
         timeline=timeline,
         link_use=(
@@ -134,18 +143,21 @@ def make_result(
         ),
         prefill_utilisation=utilisation,
         hbm_evicted_blocks=0,
+        is_overloaded=is_overloaded,
+        offered_load=offered_load,
     )
 
 
-def make_scenario(option_id: str, title: str) -> Scenario:
-    tier = TierSpec("host_dram", "instance", 1e12, 0.0, (), ())
+def make_scenario(option_id: str, title: str, *, tier: TierSpec | None = None) -> Scenario:
+    dram = TierSpec("host_dram", "instance", 1e12, 0.0, (), ())
+    own = tier or (dram if option_id == "dram_idle" else None)
     return Scenario(
         option_id=option_id,
         title=title,
         instances=8,
         kv_bytes_per_token=1e6,
         hbm_capacity_bytes=1e11,
-        tiers=(tier,) if option_id == "dram_idle" else (),
+        tiers=() if own is None else (own,),
         links={"nic": LinkSpec("nic", "instance", 5e10)},
         prefill=LinearPrefill(),
         decode=FixedDecode(),
@@ -340,12 +352,32 @@ def standard_replays(**changes: Any) -> tuple[ReplayResult, ...]:
     )
 
 
+def standard_fewer() -> tuple[ReplayResult, ...]:
+    """On seven instances all wait 50 s longer: only the pool stays below HBM's 320 s on eight."""
+    return tuple(
+        make_result(
+            result.scenario.option_id,
+            title=result.scenario.title,
+            hits={tier: int(tokens[0]) for tier, tokens in result.timeline.hit_tokens.items()},
+            queue_s=50.0,
+            pull_s=float(result.timeline.pull_s[0]),
+            load_s=float(result.timeline.load_s[0]),
+            instances=7,
+        )
+        for result in standard_replays()
+    )
+
+
 def make_input(**changes: Any) -> AuditInput:
-    """A service for which the pool pays; `changes` replace fields."""
+    """A service for which the pool pays; `changes` replace fields.
+
+    Other replays come without replays on fewer instances, unless `changes` has them.
+    """
     values: dict[str, Any] = {
         "manifest": make_manifest(),
         "queries": reuse_queries(),
         "replays": standard_replays(),
+        "fewer": () if "replays" in changes else standard_fewer(),
         "trace": make_trace(),
         "deployment": make_deployment(),
         "fleet": make_fleet(),

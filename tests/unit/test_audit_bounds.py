@@ -11,20 +11,35 @@ from hypothesis import strategies as st
 
 from kvtrace.audit.bounds import (
     all_prefill_upper_s,
+    busiest_instances,
+    hit_tokens_per_request,
+    places_in,
     recompute_instance_s,
+    recompute_s_per_request,
     reusable_tokens_per_request,
-    spared_by_all_reuse_s,
+    spared_s_per_request,
+    window_reusable_tokens,
 )
 from kvtrace.audit.economics import (
     freed_instances,
     instance_usd_per_month,
     option_usd_per_month,
+    peak_instances,
     value_saving,
 )
 from kvtrace.audit.ranges import Range, finite, ratio
 from kvtrace.cost.fleet import pool_usd_per_month
+from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.window import slice_requests
 from kvtrace.schema.arrays import RequestTrace
-from tests.unit.audit_fakes import LinearPrefill, make_fleet, make_result, make_trace
+from kvtrace.units import NS_PER_S
+from tests.unit.audit_fakes import (
+    LinearPrefill,
+    make_deployment,
+    make_fleet,
+    make_result,
+    make_trace,
+)
 
 
 def trace_of(
@@ -87,15 +102,71 @@ def test_reusable_equals_a_walk_over_a_set_of_prefixes(requests: list[list[int]]
     assert reusable_tokens_per_request(trace).tolist() == expected
 
 
+def spared(trace: RequestTrace, rival: ReplayResult) -> float:
+    reusable = reusable_tokens_per_request(trace)
+    held = hit_tokens_per_request(rival)
+    return float(spared_s_per_request(trace, held, reusable, LinearPrefill()).sum())
+
+
+def test_free_reuse_is_priced_alike_one_by_one_and_as_arrays() -> None:
+    class OneByOne:
+        def prefill_s(self, new_tokens: float, cached_tokens: float) -> float:
+            return float(make_deployment().prefill.prefill_s(new_tokens, cached_tokens))
+
+    trace = make_trace(requests=3)
+    held, reusable = np.array([0, 100, 9_000]), np.array([0, 7_000, 7_000])
+    arrays = spared_s_per_request(trace, held, reusable, make_deployment().prefill)
+    loops = spared_s_per_request(trace, held, reusable, OneByOne())
+    assert arrays == pytest.approx(loops)
+    assert arrays.tolist()[0::2] == [0.0, 0.0]
+    assert arrays[1] > 0
+
+
+def test_reuse_of_a_window_counts_what_came_before_it() -> None:
+    # Six requests of the same 70 blocks; the last three by themselves know only two repetitions.
+    whole = replace(make_trace(requests=6), request_key=np.array([40, 30, 20, 10, 60, 50]))
+    window = slice_requests(whole, 3, 6)
+    assert places_in(whole, window) is not None
+    assert reusable_tokens_per_request(window).tolist() == [0, 7_000, 7_000]
+    known = window_reusable_tokens(window, whole=whole, is_whole=False)
+    assert known is not None
+    assert known.tolist() == [7_000] * 3
+    assert window_reusable_tokens(window, whole=None, is_whole=False) is None
+    other = replace(whole, request_key=np.arange(6) + 1_000)
+    assert window_reusable_tokens(window, whole=other, is_whole=False) is None
+
+
+def test_a_burst_is_seen_in_its_own_window_and_not_in_the_mean() -> None:
+    # An hour with one second of work every minute, and 200 s of work within the 20 s from 1 800 s.
+    quiet = np.arange(0, 3_600, 60) * NS_PER_S
+    burst = (1_800 + np.arange(20)) * NS_PER_S
+    arrived = np.sort(np.concatenate((quiet, burst)))
+    seconds = np.where(np.isin(arrived, burst), 10.0, 1.0)
+    seconds[np.searchsorted(arrived, 1_800 * NS_PER_S)] = 1.0  # the quiet one of that instant
+    # 20 s: 20 x 10 + the quiet one = 201 s. 5 min: 5 quiet ones in all: 205 s.
+    assert busiest_instances(arrived, seconds, 20.0) == pytest.approx(201 / 20)
+    assert busiest_instances(arrived, seconds, 300.0) == pytest.approx(205 / 300)
+    peak = peak_instances(arrived, seconds, 3_540.0)
+    assert peak.low == pytest.approx(260 / 3_540)
+    assert peak.value == pytest.approx(205 / 300 / 0.7)
+    assert peak.high == pytest.approx(201 / 20)
+    assert busiest_instances(arrived[:0], seconds[:0], 20.0) == 0.0
+
+
+def test_each_prompt_is_priced_alone() -> None:
+    trace = replace(make_trace(requests=3), prompt_tokens=np.array([0, 100, 50]))
+    assert recompute_s_per_request(trace, LinearPrefill()).tolist() == [0.0, 4.0, 2.0]
+
+
 def test_free_reuse_spares_what_the_rival_leaves() -> None:
     # 1 999 requests could reuse 7 000 tokens, the rival serves 2 800: 4 200 x 0.04 s = 168 s each.
     rival = make_result("dram_idle", hits={"hbm": 2000, "host_dram": 800})
-    assert spared_by_all_reuse_s(make_trace(), rival) == pytest.approx(1999 * 168)
+    assert spared(make_trace(), rival) == pytest.approx(1999 * 168)
 
 
 def test_free_reuse_spares_nothing_where_the_rival_serves_all() -> None:
     rival = make_result("hbm_only", hits={"hbm": 7000})
-    assert spared_by_all_reuse_s(make_trace(), rival) == 0.0
+    assert spared(make_trace(), rival) == 0.0
 
 
 def test_recompute_is_the_whole_prefill() -> None:
@@ -131,27 +202,28 @@ def test_freed_instances_follow_the_busy_share_of_the_fleet() -> None:
     # 140 s freed in 100 s: 1.4 instances at full use, 2 at 70 %, 2.8 at half.
     freed = freed_instances(140.0, 100.0)
     assert (freed.low, freed.value, freed.high) == pytest.approx((1.4, 2.0, 2.8))
-    stretched = freed_instances(140.0, 100.0, shortest_span_s=70.0)
-    assert (stretched.low, stretched.high) == pytest.approx((1.4, 4.0))
     assert freed_instances(-5.0, 100.0) == Range(0, 0, 0)
 
 
-def test_savings_are_whole_instances_and_never_more_than_the_fleet() -> None:
+def test_savings_are_whole_instances_by_replay_and_never_more_than_the_fleet() -> None:
     fleet = make_fleet()  # 8 instances at $17 520 a month
-    saving = value_saving(Range(1.4, 2.9, 2.95), fleet, prefill_utilisation=0.8)
-    assert (saving.usd_per_month.low, saving.usd_per_month.value) == pytest.approx(
-        (17_520, 2 * 17_520)
-    )
+    saving = value_saving(1, Range(1.4, 2.9, 2.95), fleet, is_replayed=True)
+    assert saving.instances == Range(1, 1, 2.95)
+    assert saving.usd_per_month.value == pytest.approx(17_520)
     assert saving.usd_per_month.high == pytest.approx(2.95 * 17_520)
     assert saving.unrounded_usd_per_month == pytest.approx(2.9 * 17_520)
-    most = value_saving(Range(9, 12, 20), fleet, prefill_utilisation=0.8)
-    bound = most.usd_per_month
-    assert (bound.low, bound.value, bound.high) == pytest.approx((8 * 17_520,) * 3)
+    most = value_saving(2, Range(9, 12, 20), fleet, is_replayed=True).instances
+    assert most == Range(2, 2, 8)
 
 
-def test_freed_prefill_that_does_not_bind_may_be_worth_nothing() -> None:
-    saving = value_saving(Range(3.0, 4.0, 5.0), make_fleet(), prefill_utilisation=0.49)
-    assert saving.usd_per_month.low == 0.0
+def test_an_estimate_without_a_replay_has_a_low_of_nothing() -> None:
+    fleet = make_fleet()
+    assert value_saving(0, Range(2, 2.9, 4), fleet, is_replayed=False).instances == Range(0, 2, 4)
+    # The last instance serves, unless the rival needs more than all of them.
+    all_of_it = Range(9, 12, 20)
+    assert value_saving(0, all_of_it, fleet, is_replayed=False).instances.value == 7
+    able = value_saving(0, all_of_it, fleet, is_replayed=False, is_rival_able=False)
+    assert able.instances.value == 8
 
 
 def test_costs_of_options() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kvtrace.audit.cases import Bound, Case, PoolCase
+from kvtrace.audit.cases import Bound, Case, PoolCase, choose_pool
 from kvtrace.audit.ranges import Range
 from kvtrace.audit.record import NextMeasurement, Outcome, Verdict
 from kvtrace.audit.verdict import decide
@@ -20,7 +20,10 @@ POOL = PoolCase(
     saving=Range(40_000, 60_000, 90_000),
     unrounded_saving_usd=65_000,
     cost=Range(10_000, 15_000, 20_000),
-    instances_saved=Range(2.4, 3.4, 4.8),
+    instances_saved=Range(2, 2, 4.8),
+    freed=Range(2.4, 3.4, 4.8),
+    is_saving_replayed=True,
+    how_saved="Pool over RDMA keeps it with 6; Idle DRAM needs 8 (replayed)",
     is_no_slower=True,
     slowdown="p90 0.8 s against 1.1 s",
     tail_s=2.0,
@@ -76,7 +79,12 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
     ),
     (
         "reuse all in HBM",
-        replace(PAYS, hbm_hit_tokens=59_000_000, pools=pool(extra_hit_tokens=500_000)),
+        replace(
+            PAYS,
+            hbm_hit_tokens=59_000_000,
+            rival_hit_tokens=59_000_000,
+            pools=pool(extra_hit_tokens=500_000),
+        ),
         "does_not_pay",
         "HBM already serves",
     ),
@@ -85,6 +93,57 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
         replace(PAYS, rival_hit_tokens=59_500_000, pools=pool(extra_hit_tokens=500_000)),
         "does_not_pay",
         "Idle DRAM already serves",
+    ),
+    (
+        "a pool that is too small to add hits, where the rival serves a third of the reuse",
+        replace(
+            PAYS,
+            pools=pool(extra_hit_tokens=-400_000),
+            pool_capacity="a pool of 1.0 TiB is too small: one cache of 9.0 TiB would do",
+        ),
+        "pays_only_if",
+        "only if it holds more",
+    ),
+    (
+        "hardly any reuse is left, though the rival serves less than nearly all",
+        replace(
+            PAYS,
+            reusable_tokens=3_000_000,
+            rival_hit_tokens=1_500_000,
+            pools=pool(extra_hit_tokens=1_000_000),
+        ),
+        "does_not_pay",
+        "hardly any reuse is left beyond Idle DRAM",
+    ),
+    (
+        "no reuse in the busiest hour, but in the rest of the data",
+        replace(
+            PAYS,
+            reusable_tokens=0,
+            trace_reusable_tokens=60_000_000,
+            is_history_known=False,
+            all_reuse=CHEAP_BOUND,
+        ),
+        "pays",
+        "saves more than it costs",
+    ),
+    (
+        "a cheap bound of a mean load proves nothing",
+        replace(PAYS, all_prefill=replace(CHEAP_BOUND, is_peak=False)),
+        "pays",
+        "saves more than it costs",
+    ),
+    (
+        "a cheap bound in a short window proves nothing",
+        replace(PAYS, all_prefill=CHEAP_BOUND, requests=400),
+        "pays_only_if",
+        "longer log",
+    ),
+    (
+        "prompts without tokens",
+        replace(PAYS, trace_prompt_tokens=0, prompt_tokens=0, all_prefill=CHEAP_BOUND),
+        "cannot_tell",
+        "its prompts hold no tokens",
     ),
     (
         "reuse that idle DRAM leaves is worth less than the cheapest pool",
@@ -103,17 +162,66 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
         "slow path whose break-even is unknown",
         replace(PAYS, pools=tuple(replace(p, break_even_bytes_per_s=None) for p in SLOW)),
         "does_not_pay",
-        "on every path",
+        "on every path a hit is slower than recomputing",
+    ),
+    (
+        "fast hits, but one bucket waits longer",
+        replace(
+            PAYS,
+            pools=pool(is_no_slower=False, worst_excess="TTFT p90 of short prompts is longer"),
+        ),
+        "pays_only_if",
+        "only if the tail gets no longer: TTFT p90 of short prompts",
+    ),
+    (
+        "one path is slow, another is fast but has a longer tail",
+        replace(
+            PAYS,
+            pools=(
+                replace(SLOW[0], option_id="pool_dram_tcp"),
+                *pool(is_no_slower=False, slowdown="p90 2 s against 1 s"),
+            ),
+        ),
+        "pays_only_if",
+        "only if the tail gets no longer: p90 2 s against 1 s",
+    ),
+    (
+        "no pool carries the load, HBM does",
+        replace(PAYS, pools=pool(is_feasible=False, is_no_slower=False)),
+        "pays_only_if",
+        "only if it carries the load",
+    ),
+    (
+        "nothing carries the load",
+        replace(PAYS, is_overloaded=True, load="HBM only cannot carry this load"),
+        "cannot_tell",
+        "no option, with or without a pool, carries the load",
+    ),
+    (
+        "only the pool carries the load, and adds few hits",
+        replace(
+            PAYS,
+            is_pool_needed=True,
+            load="HBM only cannot carry this load; Pool over RDMA can",
+            prefill_utilisation=None,
+            pools=pool(extra_hit_tokens=0, instances_saved=Range(1, 1, 1), freed=Range(0, 0, 0)),
+        ),
+        "pays",
+        "saves more than it costs",
     ),
     (
         "prefill saved but not one instance",
-        replace(PAYS, pools=pool(instances_saved=Range(0.3, 0.5, 0.7)), prefill_utilisation=0.1),
+        replace(
+            PAYS,
+            pools=pool(instances_saved=Range(0, 0, 0.7), freed=Range(0.3, 0.5, 0.7)),
+            prefill_utilisation=0.1,
+        ),
         "does_not_pay",
         "would not remove a whole GPU",
     ),
     (
         "not one instance, but little growth makes it one",
-        replace(PAYS, pools=pool(instances_saved=Range(0.5, 0.7, 0.98))),
+        replace(PAYS, pools=pool(instances_saved=Range(0, 0, 0.98), freed=Range(0.5, 0.7, 0.98))),
         "pays_only_if",
         "load grows to 1.4 times",
     ),
@@ -124,10 +232,33 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
         "would not remove a whole GPU",
     ),
     (
-        "prefill does not bind the fleet",
-        replace(PAYS, prefill_utilisation=0.2, pools=pool(saving=Range(0, 60_000, 90_000))),
+        "prefill does not bind the fleet, and nobody replayed fewer instances",
+        replace(
+            PAYS,
+            prefill_utilisation=0.2,
+            pools=pool(
+                saving=Range(0, 60_000, 90_000),
+                instances_saved=Range(0, 3, 4),
+                is_saving_replayed=False,
+            ),
+        ),
         "pays_only_if",
         "prefill limits the fleet",
+    ),
+    (
+        "prefill does not bind the fleet, but a replay without an instance keeps the SLO",
+        replace(PAYS, prefill_utilisation=0.2, is_fewer_kept=True),
+        "pays",
+        "saves more than it costs",
+    ),
+    (
+        "prefill binds, but no replay shows a saved instance",
+        replace(
+            PAYS,
+            pools=pool(saving=Range(0, 0, 90_000), instances_saved=Range(0, 0, 4.8)),
+        ),
+        "pays_only_if",
+        "gives back a whole GPU: no replay shows that it does",
     ),
     ("lengths only, bound open", replace(UNKNOWN, grade="L"), "cannot_tell", "Cannot tell"),
     (
@@ -189,13 +320,14 @@ def test_verdict_table(name: str, case: Case, outcome: Outcome, headline: str) -
         replace(PAYS, requests=999),
         replace(PAYS, span_s=3_299.0),
         replace(PAYS, span_s=None),
-        replace(PAYS, prefill_utilisation=0.49),
-        replace(PAYS, prefill_utilisation=None),
+        replace(PAYS, pools=pool(is_saving_replayed=False)),
+        replace(PAYS, pools=pool(instances_saved=Range(0, 2, 4.8))),
+        replace(PAYS, pools=pool(is_feasible=False)),
+        replace(PAYS, unreplayed_rivals=("routing does not serve the same hits",)),
         replace(PAYS, unconfirmed=("fleet",)),
         replace(PAYS, pools=pool(is_no_slower=False)),
         replace(PAYS, pools=pool(net_negative_share=0.5)),
         replace(PAYS, pools=pool(cost=Range(10_000, 15_000, 41_000))),
-        replace(PAYS, pools=pool(extra_hit_tokens=0)),
         replace(PAYS, pools=()),
     ],
 )
@@ -244,7 +376,7 @@ def test_growth_that_would_change_the_answer_is_stated() -> None:
 def test_growth_names_what_takes_most_of_it() -> None:
     # Money meets at 15 000 / 10 000 = 1.5, prefill binds at 0.5 / 0.4 = 1.25; a whole instance at
     # 1 / 0.4 = 2.5 times the load.
-    few = pool(unrounded_saving_usd=10_000.0, instances_saved=Range(0.2, 0.4, 0.6))[0]
+    few = pool(unrounded_saving_usd=10_000.0, freed=Range(0.2, 0.4, 0.6))[0]
     growth = growth_to_pay(replace(PAYS, prefill_utilisation=0.4), few)
     assert growth is not None
     assert (growth.times, growth.division) == (2.5, "1 instance / 0.40 instances freed")
@@ -323,3 +455,55 @@ def test_an_hour_of_grade_a_data_is_medium_at_best() -> None:
 
 def test_weak_grades_are_low_confidence() -> None:
     assert confidence(decide(replace(UNKNOWN, grade="L", all_prefill=CHEAP_BOUND), [])) == "low"
+
+
+def test_a_proof_needs_the_history_of_the_window() -> None:
+    cheap = replace(PAYS, all_reuse=CHEAP_BOUND)
+    assert decide(cheap, []).outcome == "does_not_pay"
+    for doubt in (
+        replace(cheap, is_history_known=False),
+        replace(cheap, all_reuse=replace(CHEAP_BOUND, is_peak=False)),
+        replace(cheap, requests=999),
+    ):
+        assert decide(doubt, []).outcome != "does_not_pay"
+    few = pool(extra_hit_tokens=10)
+    served = replace(PAYS, rival_hit_tokens=59_500_000, pools=few)
+    assert decide(served, []).outcome == "does_not_pay"
+    assert decide(replace(served, is_history_known=False), []).outcome == "pays"
+
+
+def test_that_no_gpu_is_saved_is_said_only_where_no_replay_says_otherwise() -> None:
+    said = "where prefill does not bind, no GPU is saved"
+    small = pool(instances_saved=Range(0, 0, 0.7), freed=Range(0.3, 0.5, 0.7))
+    idle = replace(PAYS, prefill_utilisation=0.1, pools=small)
+    assert said in " ".join(decide(idle, []).reasons)
+    assert said not in " ".join(decide(replace(idle, is_fewer_kept=True), []).reasons)
+    assert said not in " ".join(decide(replace(idle, prefill_utilisation=0.6), []).reasons)
+
+
+def path(name: str, **changes: object) -> PoolCase:
+    return replace(POOL, option_id=f"pool_dram_{name}", title=name, **changes)  # type: ignore[arg-type]
+
+
+def test_one_choice_of_the_pool_and_ties_go_to_tail_cost_and_the_simpler_path() -> None:
+    bounce, direct = path("rdma_bounce", tail_s=0.92078), path("rdma_direct", tail_s=0.92057)
+    assert choose_pool([direct, bounce]) is bounce  # equal tails: 0.02 %; the simpler path
+    slow = replace(bounce, tail_s=0.98)
+    assert choose_pool([direct, slow]) is direct  # a tail longer by 6 %
+    dear = replace(bounce, cost=Range(10_000, 15_200, 20_000))
+    assert choose_pool([direct, dear]) is direct  # 200 of 15 200 is above the hundredth
+    tcp = path("tcp", saving=Range(0, 99_000, 120_000))
+    assert choose_pool([tcp, direct]) is direct  # it pays, the gamble need not
+    assert choose_pool([]) is None
+
+
+def test_a_tail_that_rests_on_few_requests_is_named() -> None:
+    few = replace(PAYS, pools=pool(unjudged="p99 of short prompts 2 s against 1 s"))
+    assert "p99 of short prompts 2 s against 1 s" in decide(few, []).reasons
+
+
+def test_a_replay_that_starts_cold_leaves_its_answer_open() -> None:
+    dear = replace(PAYS, is_cold=True, pools=pool(saving=Range(0, 0, 900)))
+    verdict = decide(dear, [])
+    assert verdict.outcome == "does_not_pay"
+    assert "starts with empty caches" in verdict.conditions[-1]

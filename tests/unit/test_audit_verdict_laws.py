@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from kvtrace.audit.cases import Bound, Case, PoolCase
 from kvtrace.audit.ranges import Range
 from kvtrace.audit.record import NextMeasurement
-from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN, PREFILL_BINDS
-from kvtrace.audit.verdict import decide
+from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN
+from kvtrace.audit.verdict import (
+    RULES,
+    decide,
+    no_prefill_is_worth_a_pool,
+    no_reuse_left_is_worth_a_pool,
+)
 from kvtrace.schema.manifest import Grade
 
 NUMBERS = st.sampled_from([0.0, 0.3, 0.99, 1.0, 2.5, 900.0, 20_000.0, 70_000.0])
@@ -25,7 +30,9 @@ def ranges(draw: st.DrawFn) -> Range:
 
 @st.composite
 def bounds(draw: st.DrawFn) -> Bound:
-    return Bound(instances=draw(ranges()), saving=draw(ranges()), what="free")
+    return Bound(
+        instances=draw(ranges()), saving=draw(ranges()), what="free", is_peak=draw(st.booleans())
+    )
 
 
 @st.composite
@@ -44,6 +51,10 @@ def pools(draw: st.DrawFn) -> PoolCase:
         net_negative_share=draw(st.sampled_from([None, 0.0, 0.49, 0.5, 1.0])),
         path_bytes_per_s=draw(st.sampled_from([None, 0.0, 1e9])),
         break_even_bytes_per_s=draw(st.sampled_from([None, 1e8, 1e10])),
+        freed=draw(st.none() | ranges()),
+        is_saving_replayed=draw(st.booleans()),
+        worst_excess=draw(st.sampled_from(["", "TTFT p90 is longer by 3 ms"])),
+        is_feasible=draw(st.booleans()),
     )
 
 
@@ -69,6 +80,12 @@ def cases(draw: st.DrawFn) -> Case:
         next_measurement=NextMeasurement(question="q", flag="--f", hours=1, settles="s"),
         gpu_usd_per_hour=draw(st.none() | st.just(Range(2, 3, 5))),
         unreplayed_rivals=draw(st.sampled_from([(), ("routing",)])),
+        trace_reusable_tokens=draw(st.sampled_from([None, 0, 80_000])),
+        is_history_known=draw(st.booleans()),
+        is_cold=draw(st.booleans()),
+        is_overloaded=draw(st.booleans()),
+        is_pool_needed=draw(st.booleans()),
+        is_fewer_kept=draw(st.booleans()),
     )
 
 
@@ -95,12 +112,30 @@ def test_pays_means_that_every_premise_holds(case: Case) -> None:
     assert case.requests >= MIN_REQUESTS.value
     assert case.span_s is not None
     assert case.span_s >= MIN_SPAN.value
-    assert case.prefill_utilisation is not None
-    assert case.prefill_utilisation >= PREFILL_BINDS.value
     assert not case.unconfirmed
     assert not case.unreplayed_rivals
     named = [pool for pool in case.pools if pool.option_id == verdict.option]
     assert any(pool.keeps_slo and pool.saving.low > pool.cost.high for pool in named)
+    assert any(pool.is_saving_replayed and pool.instances_saved.low >= 1 for pool in named)
+
+
+@given(cases())
+@settings(max_examples=400)
+def test_a_proof_rests_on_enough_data_and_on_a_bound(case: Case) -> None:
+    answers = ((rule, rule(case)) for rule in RULES)
+    rule, decision = next((rule, answer) for rule, answer in answers if answer is not None)
+    if not decision.is_proof:
+        return
+    assert case.requests >= MIN_REQUESTS.value
+    assert case.span_s is not None
+    assert case.span_s >= MIN_SPAN.value
+    if rule is no_prefill_is_worth_a_pool:
+        assert case.all_prefill is not None
+        assert case.all_prefill.is_peak
+    if rule is no_reuse_left_is_worth_a_pool:
+        assert case.all_reuse is not None
+        assert case.all_reuse.is_peak
+        assert case.is_history_known
 
 
 @given(cases())
