@@ -80,7 +80,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         factor=prefill_factor(deployment),
         has_monthly_load=data.span_s is not None and data.span_s >= MIN_SPAN.value,
     )
-    options = build_options(inputs.replays, money, inputs.arbiter)
+    options = build_options(inputs.replays, inputs.fleet, money=money, arbiter=inputs.arbiter)
     measured = Measured(
         queries=inputs.queries,
         reuse=reuse,
@@ -126,7 +126,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
 
 
 def _window_reusable(inputs: AuditInput, data: Data) -> IntArray | None:
-    served = data.requests_by_status.get("ok", data.requests)
+    served = data.requests_by_status.get("ok", data.requests) - inputs.refused_requests
     trace = inputs.trace
     return window_reusable(
         inputs.window_reusable_tokens,
@@ -168,6 +168,7 @@ def _verdict(
         whole_trace=inputs.whole_trace,
         window_reusable=reusable,
         warmup_requests=inputs.warmup_requests,
+        refused_requests=inputs.refused_requests,
         prompt_buckets=rows_of(inputs.queries, "reuse/by_prompt_bucket"),
         unconfirmed=inputs.unconfirmed,
         next_measurement=_next_measurement(inputs, reuse),

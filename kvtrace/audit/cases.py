@@ -95,11 +95,13 @@ class PoolCase:
 def choose_pool(pools: Sequence[PoolCase]) -> PoolCase | None:
     """The pooled option with the best chance; the only place that picks one.
 
-    First those that pay, else those that keep the SLO; then the largest margin. Of equals the lower
-    tail, then the lower cost, then the simpler path.
+    First those that pay, else those that keep the SLO, replayed ones before estimates; then the
+    largest margin. Of equals the lower tail, then the lower cost, then the simpler path.
     """
     for some in (
         [pool for pool in pools if pool.is_paying],
+        [pool for pool in pools if pool.keeps_slo and pool.instances_saved.low >= 1],
+        [pool for pool in pools if pool.keeps_slo and pool.is_saving_replayed],
         [pool for pool in pools if pool.keeps_slo],
         [pool for pool in pools if pool.is_feasible and pool.is_faster_than_recompute],
         [pool for pool in pools if pool.is_feasible],

@@ -65,13 +65,17 @@ class Standing:
 
     @property
     def least(self) -> int:
-        """Instances below which it was seen to fail, plus one; 1 where nobody tried fewer."""
+        """Instances below which it was clearly seen to fail, plus one; 1 where nobody tried fewer.
+
+        A narrow miss counts as kept: this is the side of the rivals.
+        """
         if self.searched is not None:
             return self.searched
         instances = self.result.scenario.instances
-        if not self.is_kept:
+        is_missed = self.check is not None and self.check.is_clearly_missed
+        if not self.is_feasible or is_missed:
             return instances + 1
-        return instances if self.fewer is not None and not self.fewer.is_kept else 1
+        return instances if self.fewer is not None and self.fewer.is_clearly_missed else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +143,19 @@ class Fleets:
                 f"On {_instances(self.instances - 1)} {title} does not keep the TTFT and TPOT"
                 f"{today}: {_worst(mine.fewer)} (replayed)"
             )
-        spare = [r for r in rivals if r.most is not None and r.most < self.instances]
-        if spare:
+        spare = [r for r in rivals if r.fewer is not None and not r.fewer.is_clearly_missed]
+        if mine.is_kept_with_fewer and spare:
             names = " and ".join(rival.result.scenario.title for rival in spare)
             return (
-                f"{names} keeps the TTFT and TPOT{today} with fewer instances, too (replayed): "
-                "these can be given back without a pool"
+                f"On {_instances(self.instances - 1)} {names} keeps the TTFT and TPOT{today}, too, "
+                "or misses them narrowly (replayed): that instance can be given back without a pool"
             )
         return ""
 
 
 def _worst(check: SloCheck) -> str:
-    return str(check).removeprefix(f"{check.title}: ")
+    """The figure that is missed by most."""
+    return str(check) if check.worst is None else str(check.worst)
 
 
 def _instances(number: int) -> str:
@@ -163,7 +168,9 @@ def _needs(rival: Standing, instances: int) -> str:
         return f"{title} needs {rival.searched:,}"
     if not rival.is_feasible:
         return f"{title} cannot carry the load with {instances:,}"
-    return f"{title} does not with {instances - (rival.least <= instances):,}"
+    check = rival.check if rival.least > instances else rival.fewer
+    shown = "" if check is None else f" ({_worst(check)})"
+    return f"{title} does not with {instances - (rival.least <= instances):,}{shown}"
 
 
 def build_fleets(

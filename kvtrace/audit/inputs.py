@@ -100,6 +100,8 @@ class AuditInput:
     request would serve. Null: worked out from `whole_trace`, or from `trace` if it is the whole."""
     warmup_requests: int = 0
     """Requests before the replayed ones that warmed the caches of every replay."""
+    refused_requests: int = 0
+    """`ok` requests that no instance can hold: neither in `whole_trace` nor replayed."""
     fewer: tuple[ReplayResult, ...] = ()
     """The same requests on one instance less, as many options as were tried; load decisions may
     differ from those of `replays`."""

@@ -6,7 +6,7 @@ All figures are modelled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kvtrace.audit.bounds import recompute_instance_s
@@ -35,23 +35,32 @@ _NOTHING: Final = "recompute"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """What options are priced with."""
+    """What options are priced with, beside the fleet."""
 
-    fleets: Fleets
     fleet: Fleet
-    deployment: Deployment
-    span_s: float | None
-    """Of the arrivals; null without a clock."""
-    factor: Range
+    fleets: Fleets = field(default_factory=lambda: Fleets({}, None))
+    deployment: Deployment | None = None
+    """Null: no ranges of the path's constants."""
+    span_s: float | None = None
+    """Of the arrivals; null: no saving is given."""
+    factor: Range = field(default_factory=lambda: Range.exact(1.0))
     """Prefill seconds over the range of the GEMM efficiency."""
     has_monthly_load: bool = True
     """False: a window too short to stand for a month; savings stay null."""
 
 
 def build_options(
-    results: Sequence[ReplayResult], money: Money, arbiter: Sequence[ReplayResult] = ()
+    results: Sequence[ReplayResult],
+    fleet: Fleet,
+    *,
+    money: Money | None = None,
+    arbiter: Sequence[ReplayResult] = (),
 ) -> list[Option]:
-    """One row per replayed option, in the order of the replays."""
+    """One row per replayed option, in the order of the replays.
+
+    Without `money` nothing is said of savings and of the SLO.
+    """
+    money = Money(fleet=fleet) if money is None else money
     by_id = {result.scenario.option_id: result for result in results}
     sparing = {result.scenario.option_id: result for result in arbiter}
     options = []
@@ -122,7 +131,9 @@ def spread(seconds: FloatArray) -> Percentiles:
 def _hit_cost(result: ReplayResult, money: Money) -> HitCost:
     """Moves against recomputing what they moved, over the requests that loaded something."""
     costs = hit_costs(result)
-    interval = net_negative_range(result, money.deployment) if costs.hits else None
+    interval = None
+    if costs.hits and money.deployment is not None:
+        interval = net_negative_range(result, money.deployment)
     return HitCost(
         hits=costs.hits,
         net_negative_hits=costs.net_negative_hits,

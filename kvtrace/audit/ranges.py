@@ -43,8 +43,8 @@ def finite(value: float | None) -> float | None:
 
 
 def difference(minuend: float, subtrahend: float) -> float:
-    """Minuend - subtrahend; exactly zero where the two differ by rounding only."""
-    if math.isclose(minuend, subtrahend, rel_tol=1e-9, abs_tol=0.0):
+    """Minuend - subtrahend; exactly zero where they differ by less than a millionth."""
+    if math.isclose(minuend, subtrahend, rel_tol=1e-6, abs_tol=0.0):
         return 0.0
     return minuend - subtrahend
 

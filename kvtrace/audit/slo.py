@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from kvtrace.audit.thresholds import BEYOND_QUANTILE, TAIL_TOLERANCE, TPOT_TOLERANCE
+from kvtrace.audit.thresholds import BEYOND_QUANTILE, CLEAR_MISS, TAIL_TOLERANCE, TPOT_TOLERANCE
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.evidence import Constant
 from kvtrace.replay.result import ReplayResult
@@ -82,6 +82,12 @@ class SloCheck:
         """It carries the load, and every judged figure is within its tolerance."""
         judged = [figure for figure in self.figures if figure.is_judged]
         return not self.is_overloaded and bool(judged) and all(f.is_kept for f in judged)
+
+    @property
+    def is_clearly_missed(self) -> bool:
+        """So far beyond that no model error keeps it."""
+        worst = self.worst
+        return self.is_overloaded or (worst is not None and worst.times >= CLEAR_MISS.value)
 
     @property
     def worst(self) -> Figure | None:

@@ -39,6 +39,7 @@ from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import PrefillTime
+from kvtrace.replay.summary import percentiles
 from kvtrace.schema.arrays import FloatArray, IntArray, RequestTrace
 from kvtrace.units import format_seconds
 
@@ -67,6 +68,8 @@ class Weighing:
     window_reusable: IntArray | None
     """Of the replayed requests, with the history before them; null: unknown."""
     warmup_requests: int
+    refused_requests: int
+    """Left out of all traces: no instance can hold them."""
     prompt_buckets: Sequence[Row]
     """Rows of `reuse/by_prompt_bucket`: prompts by length, for the estimate without a replay."""
     unconfirmed: tuple[str, ...]
@@ -86,13 +89,20 @@ class Weighing:
     @property
     def is_whole(self) -> bool:
         """The replayed requests are all that were served."""
-        served = self.data.requests_by_status.get("ok", self.data.requests)
-        return self.trace is not None and self.trace.requests >= served
+        return self.trace is not None and self.trace.requests >= self._served
 
     @property
     def everything(self) -> RequestTrace | None:
-        """All requests, where they are at hand."""
-        return self.trace if self.is_whole else self.whole_trace
+        """All requests that were served, where they are at hand; null where some are not."""
+        if self.is_whole:
+            return self.trace
+        whole = self.whole_trace
+        return whole if whole is not None and whole.requests >= self._served else None
+
+    @property
+    def _served(self) -> int:
+        served = self.data.requests_by_status.get("ok", self.data.requests)
+        return served - self.refused_requests
 
     @property
     def arrival_span_s(self) -> float | None:
@@ -151,7 +161,6 @@ def build_case(weighing: Weighing) -> Case:
         next_measurement=weighing.next_measurement,
         gpu_usd_per_hour=range_of(weighing.fleet.gpu_usd_per_hour),
         gpus_per_instance=weighing.fleet.gpus_per_instance,
-        latency=_latency(weighing) if pools else None,
         trace_prompt_tokens=data.prompt_tokens,
         trace_reusable_tokens=reuse.reusable_tokens,
         is_history_known=weighing.window_reusable is not None,
@@ -177,11 +186,12 @@ def _with_rivals(case: Case, weighing: Weighing) -> Case:
         pool,
         weighing.fleets,
         trace=weighing.trace,
-        everything=weighing.everything,
+        history=weighing.trace if weighing.is_whole else weighing.whole_trace,
         fleet=weighing.fleet,
     )
     return replace(
         case,
+        latency=_latency(case, weighing),
         unreplayed_rivals=routing.conditions,
         excluded_rivals=routing.excluded,
         pool_capacity=size_sentence(
@@ -222,30 +232,30 @@ def _today(fleets: Fleets) -> str | None:
     )
 
 
-def _latency(weighing: Weighing) -> str | None:
-    """TTFT with what is there, with the best rival, and with the fastest pool; p99 if known."""
-    references = [r for r in (weighing.fleets.today, weighing.rival) if r is not None]
-    titles = {result.scenario.option_id: result.scenario.title for result in references}
-    options = {option.id: option for option in weighing.options}
-    pools = [option for option in weighing.options if is_pool(option.id)]
-    name = "p99" if all(option.ttft_s.p99 is not None for option in options.values()) else "p90"
-
-    def tail(option: Option) -> float | None:
-        return option.ttft_s.p99 if name == "p99" else option.ttft_s.p90
-
-    known = [(seconds, pool) for pool in pools if (seconds := tail(pool)) is not None]
-    before = [
-        f"{format_seconds(seconds)} with {title}"
-        for ident, title in titles.items()
-        if (seconds := tail(options[ident])) is not None
-    ]
-    if not known or not before:
+def _latency(case: Case, weighing: Weighing) -> str | None:
+    """TTFT with what is there, with the best rival, and with the pool that the verdict names."""
+    best, fleets = case.best_pool, weighing.fleets
+    references = [r for r in (fleets.today, weighing.rival) if r is not None]
+    if best is None or not references:
         return None
-    seconds, pool = min(known, key=lambda entry: (entry[0], entry[1].id))
+    shown = {result.scenario.title: _tail(result) for result in references}
+    shown[best.title] = _tail(fleets.standings[best.option_id].result)
+    names = {name for name, _ in shown.values()}
+    if len(names) != 1 or None in names:
+        return None
+    texts = [f"{format_seconds(seconds)} with {title}" for title, (_, seconds) in shown.items()]
     return (
-        f"TTFT {name} (modelled): {', '.join(before)}, {format_seconds(seconds)} with "
-        f"{pool.title}. This verdict is about money; for a latency target compare the options"
+        f"TTFT {names.pop()} (modelled): {', '.join(texts)}. This verdict is about money; for a "
+        "latency target compare the options"
     )
+
+
+def _tail(result: ReplayResult) -> tuple[str | None, float]:
+    """p99 if known, else p90."""
+    _, _, p90, p99 = percentiles(result.timeline.ttft_s)
+    if p99 is not None:
+        return "p99", p99
+    return (None, 0.0) if p90 is None else ("p90", p90)
 
 
 def _bound(

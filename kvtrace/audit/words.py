@@ -246,7 +246,7 @@ def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
     """Break-even GPU price, load or reuse; any one of them is enough."""
     if pool.saving.low > pool.cost.high or not case.has_monthly_load:
         return ()
-    binding = _binding_conditions(case, pool)
+    binding = (*_binding_conditions(case, pool), *_whole_condition(case, pool))
     if pool.unrounded_saving_usd <= 0:
         return (*binding, f"it frees prefill worth more than {usd(pool.cost)}; now it frees none")
     factor = pool.cost.value / pool.unrounded_saving_usd
@@ -279,6 +279,16 @@ def _binding_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
         f"prefill limits the fleet: it keeps the instances busy {100 * needed:.0f} % of the time "
         f"(modelled {100 * busy:.1f} %), as at {needed / busy:.1f} times this load or with as many "
         "times fewer instances",
+    )
+
+
+def _whole_condition(case: Case, pool: PoolCase) -> tuple[str, ...]:
+    """An instance is given back whole or not at all, and a replay has to show it."""
+    if pool.instances_saved.low >= 1:
+        return ()
+    return (
+        f"it gives back {whole_gpus(case)} at today's TTFT and TPOT, shown by a replay on fewer "
+        f"instances; freed prefill alone is worth {pool.estimate.value:.2f} instances (estimate)",
     )
 
 
