@@ -1,0 +1,135 @@
+"""What serves the traffic: stated, else from the logs, else a default that stays marked."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvtrace.api.setup import check_names, choose_deployment, choose_fleet
+from kvtrace.config import Settings, Value, resolve_settings
+from kvtrace.errors import UsageError
+from kvtrace.schema.manifest import Manifest, SourceEntry, Totals
+
+
+@pytest.fixture(autouse=True)
+def no_user_config(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No settings of whoever runs the tests."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("nobody")))
+
+
+def told(**facts: str | int | float) -> Manifest:
+    source = SourceEntry(
+        source_id=0,
+        format="vllm_text",
+        evidence_grade="C",
+        role="headline",
+        files=[0],
+        requests=1,
+        samples=0,
+        transfers=0,
+        clock="naive",
+        engine_facts=facts,
+    )
+    totals = Totals(
+        requests=1,
+        requests_by_status={"ok": 1},
+        prompt_tokens=None,
+        output_tokens=None,
+        cached_tokens=None,
+        cached_known_requests=0,
+        cache_write_tokens=None,
+        cached_tiers={},
+        block_refs=None,
+        distinct_blocks=None,
+        block_size_tokens=None,
+        samples=0,
+        transfers=0,
+        rejected=0,
+    )
+    return Manifest(
+        schema_version=1,
+        kvtrace_version="0",
+        settings={},
+        inputs_fingerprint="",
+        files=[],
+        sources=[source],
+        domains=[],
+        totals=totals,
+        tables={},
+        digest="",
+    )
+
+
+def settings(**flags: Value) -> Settings:
+    return resolve_settings(flags, environment={})
+
+
+LOGGED: dict[str, str | int | float] = {
+    "llm": "meta-llama/Llama-3.1-8B-Instruct",
+    "gpu": "NVIDIA L40S",
+    "tensor_parallel": 2,
+    "engines": 3,
+    "dtype": "bfloat16",
+    "kv_cache_dtype": "fp8_e4m3",
+    "kv_capacity_tokens": 200_000,
+}
+
+
+def test_logs_say_what_nobody_stated() -> None:
+    deployment, chosen = choose_deployment(settings(), told(**LOGGED))
+    assert deployment.llm.name == "Meta-Llama-3.1-8B"
+    assert deployment.hardware.gpu.name == "L40S"
+    assert (deployment.tp, deployment.weight_dtype, deployment.kv_dtype) == (2, "bf16", "fp8")
+    # measured: 200 000 tokens x 65 536 B (32 layers x 8 heads x 128 x 2 x 1 byte)
+    assert deployment.hbm_cache_bytes == 200_000 * 65_536
+    assert {chosen[name].origin for name in ("llm", "hardware", "tp", "kv_dtype")} == {"logs"}
+    setup = choose_fleet(chosen, deployment, None, told(**LOGGED))
+    assert setup.fleet.instances == 3
+
+
+def test_what_is_stated_wins_and_drops_what_the_log_says_of_another_llm() -> None:
+    deployment, chosen = choose_deployment(
+        settings(llm="Meta-Llama-3.1-70B", hardware="H100-SXM5", tp=8), told(**LOGGED)
+    )
+    assert deployment.llm.name == "Meta-Llama-3.1-70B"
+    assert deployment.kv_dtype == "bf16"
+    assert deployment.measured_kv_tokens is None
+    assert chosen["llm"].origin == "flag"
+
+
+def test_stating_what_the_log_says_keeps_the_rest_of_the_log() -> None:
+    deployment, chosen = choose_deployment(settings(llm="Llama-3.1-8B"), told(**LOGGED))
+    assert chosen["tp"].origin == "logs"
+    assert deployment.measured_kv_tokens == 200_000
+
+
+def test_nothing_known_falls_back_to_marked_defaults() -> None:
+    deployment, chosen = choose_deployment(settings(), told())
+    assert (deployment.llm.name, deployment.hardware.gpu.name) == (
+        "Meta-Llama-3.1-70B",
+        "H100-SXM5",
+    )
+    assert deployment.tp == 8
+    setup = choose_fleet(chosen, deployment, None, told())
+    assert {one.name for one in setup.settings if not one.is_confirmed} == {
+        "llm",
+        "hardware",
+        "tp",
+        "instances",
+        "weight_dtype",
+        "kv_dtype",
+    }
+
+
+def test_an_llm_that_is_not_known_here_leaves_the_default_marked() -> None:
+    _, chosen = choose_deployment(settings(), told(llm="acme/own-model-9T"))
+    assert chosen["llm"].is_default
+
+
+def test_unknown_names_are_refused_before_any_log_is_read() -> None:
+    check_names(settings(llm="Meta-Llama-3.1-8B", hardware="L40S"))
+    with pytest.raises(UsageError):
+        check_names(settings(llm="lama"))
+    with pytest.raises(UsageError):
+        check_names(settings(hardware="H1000"))
