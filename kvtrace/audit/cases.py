@@ -183,6 +183,9 @@ class Case:
     """`reusable_tokens` counts what came before the weighed requests; False: a lower bound."""
     is_cold: bool = False
     """Replays started with empty caches in the middle of the data: their hits are a lower bound."""
+    window_doubt: str | None = None
+    """The weighed requests reuse clearly less than the log does, in one sentence; null: they do
+    not."""
     load: str | None = None
     """Which options carry the load and which do not, in one sentence; null where all do."""
     is_overloaded: bool = False

@@ -125,7 +125,8 @@ class Fleets:
         at_least = max(0, min(least, self.instances + 1) - need)
         if all(rival.searched is not None for rival in rivals):
             at_least = max(0, least - need)
-        is_replayed = need < self.instances or mine.fewer is not None or mine.searched is not None
+        is_tried = mine.fewer is not None or mine.searched is not None
+        is_replayed = at_least > 0 or is_tried
         return Saved(at_least, is_replayed=is_replayed, how=self._how(mine, rivals, at_least))
 
     def _unmet(self, mine: Standing) -> str:

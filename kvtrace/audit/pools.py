@@ -85,6 +85,8 @@ def pool_title(scenario: Scenario, fleets: Fleets) -> str:
     """The title, with the load decision where it is not that of the other options."""
     usual = {s.result.scenario.load_decision for s in fleets.standings.values()}
     is_special = scenario.load_decision == "arbiter" and usual != {"arbiter"}
+    if "arbiter" in scenario.title:
+        return scenario.title
     return f"{scenario.title}, with an arbiter" if is_special else scenario.title
 
 
@@ -95,7 +97,7 @@ def slo_text(standing: Standing) -> str:
         return str(standing.check)
     _, _, p90, _ = percentiles(standing.result.timeline.ttft_s)
     tail = "TTFT unknown" if p90 is None else f"TTFT p90 {format_seconds(p90)}"
-    return f"{title}: {tail}; no option without a pool carries the load to compare with"
+    return f"{title}: {tail}"
 
 
 def _excess(check: SloCheck | None) -> str:

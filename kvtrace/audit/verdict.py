@@ -23,6 +23,8 @@ Rule = Callable[[Case], Decision | None]
 def decide(case: Case, carrying_numbers: list[Quantity]) -> Verdict:
     """The verdict of the first rule that has an answer, with the confidence that it deserves."""
     decision = next(answer for rule in RULES if (answer := rule(case)) is not None)
+    if case.window_doubt and decision.outcome == "does_not_pay" and not decision.is_proof:
+        decision = _doubted(case.window_doubt, decision)
     confidence, why = judge_confidence(case, decision)
     pool = case.best_pool
     return Verdict(
@@ -36,6 +38,16 @@ def decide(case: Case, carrying_numbers: list[Quantity]) -> Verdict:
         confidence_reasons=list(why),
         option=None if pool is None else pool.option_id,
         rival=case.rival_title,
+    )
+
+
+def _doubted(doubt: str, decision: Decision) -> Decision:
+    """What replays of an hour with little reuse say against a pool does not hold for the log."""
+    return Decision(
+        outcome="cannot_tell",
+        headline=f"Cannot tell from the busiest hour: {doubt}",
+        reasons=(f"{doubt[0].upper()}{doubt[1:]}", *decision.reasons),
+        next_measurement=words.whole_log(),
     )
 
 
@@ -301,7 +313,7 @@ def tail_is_longer_with_every_pool(case: Case) -> Decision | None:
         headline=headline,
         reasons=(*words.weigh_reasons(case, best), words.net_negative_reason(best)),
         conditions=(
-            *words.slo_conditions(best),
+            *words.slo_conditions(case, best),
             *words.money_conditions(case, best),
             *words.standing_conditions(case),
         ),
@@ -324,9 +336,10 @@ def too_short_to_tell(case: Case) -> Decision | None:
 def pays(case: Case) -> Decision | None:
     """The low value beats the high cost, nothing gets slower, and nothing decisive is assumed.
 
-    The low value is whole instances that replays without them did not miss.
+    The low value is whole instances that replays without them did not miss. Where nothing without a
+    pool carries the load there is no TTFT of today to keep, so it takes the user's word.
     """
-    is_settled = not case.unconfirmed and not case.unreplayed_rivals
+    is_settled = not (case.unconfirmed or case.unreplayed_rivals or case.is_pool_needed)
     best = case.best_pool
     if best is None or not (case.is_long_enough and is_settled and best.is_paying):
         return None
@@ -345,7 +358,7 @@ def pays_only_if(case: Case) -> Decision:
     """What must hold, as numbers."""
     best = case.best_pool
     assert best is not None, "cannot_be_replayed answers first"  # noqa: S101
-    conditions = (*words.money_conditions(case, best), *words.slo_conditions(best))
+    conditions = (*words.money_conditions(case, best), *words.slo_conditions(case, best))
     return Decision(
         outcome="pays_only_if",
         headline=f"{best.title} pays only if {words.lead(case, best)}",

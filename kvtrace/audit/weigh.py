@@ -29,12 +29,14 @@ from kvtrace.audit.economics import (
 )
 from kvtrace.audit.fleets import OBSERVED, TODAY, Fleets
 from kvtrace.audit.pools import load_sentence, pool_cases
-from kvtrace.audit.ranges import Range
+from kvtrace.audit.ranges import Range, ratio
 from kvtrace.audit.record import Data, NextMeasurement, Option, Reuse
 from kvtrace.audit.rivals import judge_routing, size_sentence
 from kvtrace.audit.sensitivity import prefill_factor
+from kvtrace.audit.thresholds import LITTLE
 from kvtrace.audit.view import Row, count
 from kvtrace.audit.window import arrival_span_s
+from kvtrace.audit.words import percent
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.result import ReplayResult
@@ -165,6 +167,7 @@ def build_case(weighing: Weighing) -> Case:
         trace_reusable_tokens=reuse.reusable_tokens,
         is_history_known=weighing.window_reusable is not None,
         is_cold=is_part and not weighing.warmup_requests,
+        window_doubt=_window_doubt(weighing),
         load=load_sentence(fleets),
         is_overloaded=fleets.is_overloaded,
         is_pool_needed=today is None and any(pool.is_feasible for pool in pools),
@@ -210,6 +213,20 @@ def _reusable(weighing: Weighing) -> int | None:
         return weighing.reuse.reusable_tokens
     known = weighing.window_reusable
     return int((reusable_tokens_per_request(weighing.trace) if known is None else known).sum())
+
+
+def _window_doubt(weighing: Weighing) -> str | None:
+    """The replayed part reuses clearly less than the log: what came before the log is not seen."""
+    trace, reuse = weighing.trace, weighing.reuse
+    if trace is None or weighing.is_whole or reuse.reusable_ratio_tokens is None:
+        return None
+    here = ratio(_reusable(weighing), int(trace.prompt_tokens.sum()))
+    if here is None or here >= reuse.reusable_ratio_tokens - LITTLE.value:
+        return None
+    return (
+        f"{percent(here)} of the prompt tokens of the replayed requests are reusable, "
+        f"{percent(reuse.reusable_ratio_tokens)} of those of the whole log"
+    )
 
 
 def _hits(result: ReplayResult) -> int:

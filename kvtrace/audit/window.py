@@ -45,7 +45,7 @@ def build_replay_window(
         prompt_tokens=prompt,
         reusable_tokens=tokens,
         reusable_ratio_tokens=ratio(tokens, prompt),
-        counts_history=reusable is not None,
+        counts_history=reusable is not None and tokens is not None,
         warmup_requests=warmup_requests,
     )
 

@@ -111,6 +111,17 @@ def larger_fleet() -> NextMeasurement:
     )
 
 
+def whole_log() -> NextMeasurement:
+    """The same log, replayed from its first request to its last."""
+    return NextMeasurement(
+        question="What do the options do over the whole log?",
+        flag="kvtrace analyze … --depth full",
+        hours=0.0,
+        settles="replays all hours of the log, those with more reuse too; a longer log shows what "
+        "its first hours reused",
+    )
+
+
 def rival_reasons(case: Case) -> tuple[str, ...]:
     """What the best option without a pool already serves."""
     if case.rival_title is None or case.rival_hit_tokens is None or not case.reusable_tokens:
@@ -272,7 +283,7 @@ def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
 def _binding_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
     """What it takes for freed prefill to give GPUs back, where no replay shows that it does."""
     busy = case.prefill_utilisation
-    if case.prefill_binds or not busy or pool.instances_saved.low >= 1:
+    if case.prefill_binds or not busy or pool.is_saving_replayed:
         return ()
     needed = PREFILL_BINDS.value
     return (
@@ -309,8 +320,13 @@ def bandwidth_conditions(pools: tuple[PoolCase, ...]) -> tuple[str, ...]:
     )
 
 
-def slo_conditions(pool: PoolCase) -> tuple[str, ...]:
+def slo_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
     """What keeps TTFT no worse than today, and hits faster than recomputing."""
+    if case.is_pool_needed and pool.is_feasible:
+        return (
+            "its TTFT is good enough, since no option without a pool carries this load and sets an "
+            f"SLO: {pool.slowdown} (modelled)",
+        )
     bandwidth = bandwidth_conditions((pool,))
     if not pool.is_no_slower:
         return (f"TTFT and TPOT are no worse than today's: {pool.slowdown}", *bandwidth)
@@ -341,11 +357,16 @@ def lead(case: Case, pool: PoolCase) -> str:
         return "a longer log shows the same"
     if case.unconfirmed:
         return f"the assumed settings hold: {', '.join(case.unconfirmed)}"
-    return "routing that follows the cache does not serve the same hits"
+    if case.is_pool_needed:
+        return f"its TTFT is good enough ({pool.slowdown}): nothing else carries this load here"
+    if case.unreplayed_rivals:
+        return "routing that follows the cache does not serve the same hits"
+    return "a replay on fewer instances shows what it saves"
 
 
 def _lead_by_money(case: Case, pool: PoolCase) -> str:
-    if pool.instances_saved.low < 1 and not case.prefill_binds and not case.is_fewer_kept:
+    is_replayed = pool.is_saving_replayed or case.is_fewer_kept
+    if pool.instances_saved.low < 1 and not case.prefill_binds and not is_replayed:
         return "prefill limits the fleet; now freed prefill need not give a GPU back"
     if pool.instances_saved.low < 1:
         return (

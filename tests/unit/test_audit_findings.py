@@ -80,7 +80,7 @@ def test_queue_not_length_is_said_with_the_measured_numbers() -> None:
     assert finding is not None
     assert finding.severity == "critical"
     assert finding.confidence == "high"
-    assert finding.message.startswith("Queue, not length: 98 % of TTFT is queue")
+    assert finding.message.startswith("Queue, not length: queue is 98 % of all TTFT (sum)")
     assert "60.0 s" in finding.message
     assert "220" in finding.message
     assert "measured" in finding.message

@@ -206,8 +206,8 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
             prefill_utilisation=None,
             pools=pool(extra_hit_tokens=0, instances_saved=Range(1, 1, 1), freed=Range(0, 0, 0)),
         ),
-        "pays",
-        "saves more than it costs",
+        "pays_only_if",
+        "only if its TTFT is good enough",
     ),
     (
         "prefill saved but not one instance",

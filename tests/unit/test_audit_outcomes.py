@@ -1,0 +1,194 @@
+"""The four outcomes from a log to the verdict, with everything stated that decides.
+
+A service of 70B on two or three instances of eight H100: each document is asked for again after all
+others were, so LRU in HBM (1.2 M tokens an instance) never holds it, and a pool of 4 TiB (13 M
+tokens) always does.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvtrace import api
+from kvtrace.api.stages import audit_input
+from kvtrace.audit.build import build_audit
+from kvtrace.audit.record import AuditRecord
+from kvtrace.config import resolve_settings
+from kvtrace.exec.progress import SilentProgress
+
+BLOCK = 512
+FLEET = """
+pool_nodes = 2
+pool_dram_bytes = "4TiB"
+pool_nics_per_node = 2
+dram_idle_bytes_per_instance = "64GiB"
+gpu_usd_per_hour = 3.0
+"""
+
+
+def write_log(
+    path: Path,
+    *,
+    requests: int = 3600,
+    per_second: float = 1.0,
+    documents: int = 300,
+    document_blocks: int = 32,
+    has_blocks: bool = True,
+) -> Path:
+    """Poisson arrivals; documents in turn, each followed by half a block of its own."""
+    chance = random.Random(1)
+    fresh, now_s, rows = documents * document_blocks, 0.0, []
+    for index in range(requests):
+        now_s += chance.expovariate(per_second)
+        first = index % documents * document_blocks
+        row: dict[str, Any] = {
+            "timestamp": round(now_s * 1000),
+            "input_length": document_blocks * BLOCK + BLOCK // 2,
+            "output_length": 8,
+        }
+        if has_blocks:
+            row["hash_ids"] = [*range(first, first + document_blocks), fresh + index]
+        rows.append(row)
+    if not has_blocks:
+        start = datetime(2024, 5, 10)
+        lines = [
+            f"{start + timedelta(milliseconds=row['timestamp'])},{row['input_length']},8"
+            for row in rows
+        ]
+        path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(lines) + "\n")
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def audit(
+    log: Path, *, instances: int = 3, fleet: str = FLEET, unstated: tuple[str, ...] = ()
+) -> AuditRecord:
+    """As `kvtrace analyze` with everything stated."""
+    file = log.with_suffix(".toml")
+    file.write_text(fleet)
+    stated: dict[str, Any] = {
+        "llm": "Meta-Llama-3.1-70B",
+        "hardware": "H100-SXM5",
+        "tp": 8,
+        "weight_dtype": "bf16",
+        "kv_dtype": "bf16",
+        "instances": instances,
+        "fleet": str(file),
+    }
+    flags = {name: value for name, value in stated.items() if name not in unstated}
+    settings = resolve_settings(flags, environment={}, cwd=log.parent)
+    outcome = api.ingest([log], output=log.parent / "out", settings=settings)
+    return build_audit(audit_input(outcome.dataset, [log], settings, SilentProgress()))
+
+
+def test_pays(tmp_path: Path) -> None:
+    record = audit(write_log(tmp_path / "log.jsonl"))
+    verdict = record.verdict
+    assert verdict.outcome == "pays", verdict.headline
+    options = {option.id: option for option in record.options}
+    assert verdict.option is not None
+    pool = options[verdict.option]
+    # Two instances keep what HBM alone needs three for: $17,520 against about $4,200 a month.
+    assert pool.instances_at_slo == 2
+    assert options["hbm_only"].instances_at_slo == 3
+    assert pool.whole_instances_saved is not None
+    assert pool.whole_instances_saved.low == 1
+    assert any("Routing that follows the cache" in reason for reason in verdict.reasons)
+    money = verdict.carrying_numbers[2]
+    assert isinstance(money.low, float)
+    assert money.low > 0
+
+
+def test_a_rival_that_keeps_the_slo_with_fewer_instances_takes_the_saving(tmp_path: Path) -> None:
+    # 2 TiB of idle DRAM an instance hold every document: no network, no pool.
+    log = write_log(tmp_path / "log.jsonl")
+    verdict = audit(log, fleet=FLEET.replace("64GiB", "2TiB")).verdict
+    assert verdict.outcome == "does_not_pay"
+    assert any("can be given back without a pool" in reason for reason in verdict.reasons)
+
+
+def test_a_pool_that_alone_carries_the_load_is_worth_an_instance(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "log.jsonl", requests=5760, per_second=1.6)
+    record = audit(log, instances=1)
+    verdict = record.verdict
+    assert verdict.outcome == "pays_only_if"
+    assert "nothing else carries this load here" in verdict.headline
+    options = {option.id: option for option in record.options}
+    assert not options["hbm_only"].is_feasible
+    assert options["hbm_only"].usd_saved_per_month is None
+    assert options["pool_dram_rdma_direct"].is_feasible
+    assert any("cannot carry this load on 1 instance" in reason for reason in verdict.reasons)
+    money = verdict.carrying_numbers[2]
+    assert isinstance(money.low, float)
+    assert money.low > 0
+
+
+def test_reuse_before_the_busiest_hour_is_not_erased(tmp_path: Path) -> None:
+    # Six hours; each of 3 000 prompts is used twice, two hours apart: half of all tokens.
+    rows = []
+    for index in range(3_000):
+        first_s = index * 2.4
+        blocks = list(range(index * 20, index * 20 + 20))
+        for use_s in (first_s, first_s + 7_200 + (index % 2) * 7_200):
+            rows.append(
+                {
+                    "timestamp": round(use_s * 1000),
+                    "input_length": 20 * BLOCK,
+                    "output_length": 8,
+                    "hash_ids": blocks,
+                }
+            )
+    rows.sort(key=lambda row: int(str(row["timestamp"])))
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    record = audit(log)
+    assert record.reuse.reusable_ratio_tokens == pytest.approx(0.5, abs=0.01)
+    assert "ever used again" not in record.verdict.headline
+    window = record.replay_window
+    assert window is not None
+    assert window.is_peak_hour
+    assert window.counts_history
+    # The first of equally busy hours is the log's first: nothing came before it.
+    assert window.reusable_tokens == 0
+    assert record.verdict.outcome == "cannot_tell"
+    assert record.verdict.next_measurement is not None
+    assert "--depth full" in record.verdict.next_measurement.flag
+
+
+def test_twenty_requests_prove_nothing(tmp_path: Path) -> None:
+    log = write_log(
+        tmp_path / "log.jsonl", requests=20, per_second=0.005, documents=3, document_blocks=1
+    )
+    verdict = audit(log).verdict
+    assert verdict.outcome == "cannot_tell"
+
+
+def test_pays_only_if_a_setting_holds(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "log.jsonl")
+    record = audit(log, unstated=("kv_dtype",))
+    assert record.verdict.outcome == "pays_only_if"
+    assert any("kv_dtype" in condition for condition in record.verdict.conditions)
+    assert record.verdict.confidence == "low"
+
+
+def test_does_not_pay_where_all_prefill_is_worth_less_than_the_pool(tmp_path: Path) -> None:
+    # Three documents of one block, every three seconds: a few hundredths of an instance at most.
+    log = write_log(
+        tmp_path / "log.jsonl", requests=1200, per_second=0.33, documents=3, document_blocks=1
+    )
+    verdict = audit(log).verdict
+    assert verdict.outcome == "does_not_pay"
+    assert "even if it made all prefill free" in verdict.headline
+
+
+def test_cannot_tell_without_blocks(tmp_path: Path) -> None:
+    verdict = audit(write_log(tmp_path / "log.csv", has_blocks=False)).verdict
+    assert verdict.outcome == "cannot_tell"
+    assert verdict.next_measurement is not None
