@@ -52,16 +52,17 @@ def _beyond_local(case: Case, pool: PoolCase, result: ReplayResult, weighing: We
         left = case.reusable_tokens - case.rival_hit_tokens
         ceiling = f"; an unlimited cache: {left:,}" if case.is_history_known else ""
         high = max(extra, min(high, left)) if case.is_history_known else high
-    reason = "" if extra >= 0 else _why_below(case, result, rival)
+    why = "" if extra >= 0 else _why_below(case, result, rival)
     return Quantity(
         id="reusable_tokens_beyond_local",
-        title=f"tokens that a pool adds beyond {case.rival_title}{reason}",
+        title=f"tokens that a pool adds beyond {case.rival_title}"
+        f"{' (below zero: that one holds more)' if extra < 0 else ''}",
         value=extra,
         low=low,
         high=high,
         unit="tokens",
         source=f"replays of {pool.option_id} and of the best option without a pool; low and high: "
-        f"sizes of pool and idle DRAM, by the capacity curve (idealised){ceiling}",
+        f"sizes of pool and idle DRAM, by the capacity curve (idealised){ceiling}{why}",
         kind="modelled",
         interval_reason="" if low != high else "sizes are stated; one replay each",
     )
@@ -71,11 +72,11 @@ def _why_below(case: Case, result: ReplayResult, rival: ReplayResult | None) -> 
     """Why a pool serves fewer tokens than an option without one."""
     mine = sum(tier.capacity_bytes for tier in result.scenario.tiers)
     if rival is None or not rival.scenario.tiers:
-        return " (below zero: within the noise of two replays)"
+        return "; below zero: within the noise of two replays"
     theirs = rival.scenario.instances * sum(t.capacity_bytes for t in rival.scenario.tiers)
     return (
-        f" (below zero: the pool holds {format_bytes(mine)}, {case.rival_title} "
-        f"{format_bytes(theirs)} in all)"
+        f"; below zero: the pool holds {format_bytes(mine)}, {case.rival_title} "
+        f"{format_bytes(theirs)} in all"
     )
 
 

@@ -47,7 +47,7 @@ class Figure:
     @property
     def is_kept(self) -> bool:
         """Within the tolerance."""
-        return self.excess_s <= self.allowed_s
+        return self.excess_s <= self.allowed_s * (1 + 1e-9)
 
     @property
     def times(self) -> float:
