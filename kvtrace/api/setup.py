@@ -16,7 +16,7 @@ from kvtrace.cost.fleet import Fleet, default_fleet, load_fleet
 from kvtrace.cost.hardware import load_hardware
 from kvtrace.cost.llm import load_llm
 from kvtrace.errors import UsageError
-from kvtrace.replay.window import peak_window, size_fleet
+from kvtrace.replay.window import size_fleet
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.schema.manifest import Manifest, SourceEntry
 
@@ -133,7 +133,7 @@ def main_domain(manifest: Manifest) -> int | None:
 
 
 def _sized(trace: RequestTrace, deployment: Deployment) -> int:
-    return size_fleet(peak_window(trace), deployment, TARGET_UTILISATION)
+    return size_fleet(trace, deployment, TARGET_UTILISATION)
 
 
 def _as_value(setting: Setting) -> SettingValue:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Final
 import msgspec
 
 from kvtrace import __version__
+from kvtrace.api.replays import Replays, accepted, choose_window, replay_options, search_fleets
 from kvtrace.api.results import (
     IngestOutcome,
 )
@@ -23,17 +23,11 @@ from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.record import AuditRecord
 from kvtrace.config import Setting, Settings
 from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.fleet import Fleet
 from kvtrace.duckdb_session import Param
-from kvtrace.errors import Location, OutputError, UsageError
+from kvtrace.errors import Location, OutputError
 from kvtrace.exec.progress import Progress
 from kvtrace.ingest.pipeline import IngestSettings, fingerprint, ingest_paths
 from kvtrace.query.catalog import QueryResult, load_catalog
-from kvtrace.replay.engine import simulate
-from kvtrace.replay.presets import build_scenarios
-from kvtrace.replay.result import ReplayResult
-from kvtrace.replay.scenario import Scenario
-from kvtrace.replay.window import peak_window, spread_arrivals
 from kvtrace.reuse.facts import build_reuse
 from kvtrace.reuse.trace import build_trace
 from kvtrace.schema.arrays import RequestTrace
@@ -56,10 +50,13 @@ class Modelled:
 
     deployment: Deployment
     setup: Setup
-    trace: RequestTrace | None
-    results: tuple[ReplayResult, ...]
-    wall_s: dict[str, float]
-    span_s: float | None
+    whole: RequestTrace | None
+    """All requests that an instance accepts; null where the dataset has none with a length."""
+    refused_requests: int
+    """Longer than an instance can hold, so neither sized nor replayed."""
+    replays: Replays
+    fleet_at_slo: dict[str, int]
+    """By option: the fewest instances that keep the SLO; empty unless searched (depth full)."""
 
 
 def ingest_into(
@@ -115,77 +112,61 @@ def audit_input(
     dataset: Dataset, inputs: Inputs, settings: Settings, watch: Progress
 ) -> AuditInput:
     """Everything that an audit of the dataset is made of."""
-    modelled = model(dataset, settings, watch, None)
+    modelled = model(dataset, settings, watch, None, is_audit=True)
+    replays, whole = modelled.replays, modelled.whole
     watch.start("query")
     queries = _run_queries(dataset, modelled.deployment)
     watch.finish(f"{len(queries)} queries")
     return AuditInput(
         manifest=dataset.manifest,
         queries=queries,
-        replays=modelled.results,
-        trace=modelled.trace,
+        replays=replays.results,
+        trace=replays.trace,
+        whole_trace=whole,
+        window_reusable_tokens=replays.window_reusable_tokens,
+        warmup_requests=replays.history,
+        fewer=replays.fewer,
+        arbiter=replays.arbiter,
+        fleet_at_slo=modelled.fleet_at_slo,
+        refused_requests=modelled.refused_requests,
         deployment=modelled.deployment,
         fleet=modelled.setup.fleet,
         settings=modelled.setup.settings,
         seed=settings.integer("seed") or 0,
         command=_command(inputs, settings),
         generated_at=_generated_at(),
-        span_s=modelled.span_s,
+        span_s=None if whole is None else _span_s(whole),
     )
 
 
 def model(
-    dataset: Dataset, settings: Settings, watch: Progress, options: Sequence[str] | None
+    dataset: Dataset,
+    settings: Settings,
+    watch: Progress,
+    options: Sequence[str] | None,
+    *,
+    is_audit: bool = False,
 ) -> Modelled:
     """Choose deployment and fleet, and replay the options (ids; None: all) on the peak hour."""
     manifest = dataset.manifest
     deployment, settings = choose_deployment(settings, manifest)
-    whole = _whole_trace(dataset)
+    whole, refused = _whole_trace(dataset), 0
+    if whole is not None:
+        whole, refused = accepted(whole, deployment)
     setup = choose_fleet(settings, deployment, whole, manifest)
-    span_s = None if whole is None else _span_s(whole)
-    trace = whole
-    if whole is not None and settings.text("depth") != "full":
-        trace = peak_window(whole)
-    if trace is not None:
-        trace = spread_arrivals(trace, settings.integer("seed") or 0)
-    scenarios = _scenarios(deployment, setup.fleet, trace, options)
-    results, wall_s = _replay_all(trace, scenarios, watch)
-    return Modelled(deployment, setup, trace if results else None, results, wall_s, span_s)
-
-
-def _replay_all(
-    trace: RequestTrace | None, scenarios: Sequence[Scenario], watch: Progress
-) -> tuple[tuple[ReplayResult, ...], dict[str, float]]:
-    results, wall_s = [], {}
-    if trace is not None and scenarios:
-        watch.start("replay")
-        for scenario in scenarios:
-            started_s = time.perf_counter()
-            results.append(simulate(trace, scenario))
-            wall_s[scenario.option_id] = time.perf_counter() - started_s
-            watch.advance(rows=trace.requests)
-        watch.finish(f"{len(results)} options over {trace.requests:,} requests")
-    return tuple(results), wall_s
-
-
-def _scenarios(
-    deployment: Deployment,
-    fleet: Fleet,
-    trace: RequestTrace | None,
-    options: Sequence[str] | None,
-) -> list[Scenario]:
-    """The scenarios to replay; without blocks only recomputing can be told."""
-    if trace is None or not trace.has_clock:
-        return []
-    scenarios = build_scenarios(deployment, fleet)
-    known = [scenario.option_id for scenario in scenarios]
-    for option in options or ():
-        if option not in known:
-            names = ", ".join(f"`{one}`" for one in known)
-            raise UsageError("KVT-U021", f"there is no option `{option}`", hint=f"one of {names}")
-    if trace.distinct_blocks == 0:
-        return [scenario for scenario in scenarios if not scenario.reuse]
-    return [scenario for scenario in scenarios if options is None or scenario.option_id in options]
+    replays = Replays()
+    if whole is not None and whole.requests:
+        windowed = choose_window(
+            whole,
+            is_full=settings.text("depth") == "full",
+            seed=settings.integer("seed") or 0,
+        )
+        replays = replay_options(
+            windowed, deployment, setup.fleet, watch, options=options, is_audit=is_audit
+        )
+    is_full = is_audit and settings.text("depth") == "full"
+    fleets = search_fleets(replays, deployment, setup.fleet, watch) if is_full else {}
+    return Modelled(deployment, setup, whole, refused, replays, fleets)
 
 
 def _whole_trace(dataset: Dataset) -> RequestTrace | None:

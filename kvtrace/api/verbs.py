@@ -120,25 +120,25 @@ def replay(
     opened = open_dataset(dataset)
     chosen = with_earlier(settings or resolve_settings(), read_earlier(opened))
     modelled = model(opened, chosen, progress or SilentProgress(), options)
-    if not modelled.results:
+    if not modelled.replays.results:
         raise UsageError(
             "KVT-U020",
             "nothing can be replayed: no request has a known length and arrival",
             where=Location(str(opened.directory)),
             hint="`kvtrace formats` says which logs carry lengths",
         )
-    built = build_options(modelled.results, modelled.setup.fleet)
+    built = build_options(modelled.replays.results, modelled.setup.fleet)
     documents = [
-        {**msgspec.to_builtins(option), "engine_wall_s": modelled.wall_s[option.id]}
+        {**msgspec.to_builtins(option), "engine_wall_s": modelled.replays.wall_s[option.id]}
         for option in built
     ]
-    requests = 0 if modelled.trace is None else modelled.trace.requests
+    requests = 0 if modelled.replays.trace is None else modelled.replays.trace.requests
     served_by = {
         one.name: f"{one.value} ({one.origin})"
         for one in modelled.setup.settings
         if one.name in SERVING_SETTINGS
     }
-    return ReplayOutcome(built, modelled.wall_s, requests, served_by, documents)
+    return ReplayOutcome(built, modelled.replays.wall_s, requests, served_by, documents)
 
 
 def query(

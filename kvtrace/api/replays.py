@@ -1,0 +1,222 @@
+"""Which requests are replayed, through which options, and on how many instances."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from kvtrace.audit.slo import check_slo, lookup_slack_s
+from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.fleet import Fleet
+from kvtrace.errors import UsageError
+from kvtrace.exec.progress import Progress
+from kvtrace.replay.engine import simulate
+from kvtrace.replay.presets import build_scenarios, with_arbiter
+from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.reusable import reusable_tokens
+from kvtrace.replay.scenario import Scenario
+from kvtrace.replay.search import smallest_fleet
+from kvtrace.replay.summary import hit_costs
+from kvtrace.replay.window import (
+    WindowedTrace,
+    peak_window_with_history,
+    spread_arrivals,
+    within_limit,
+)
+from kvtrace.schema.arrays import IntArray, RequestTrace
+
+LOCAL_OPTIONS: Final = ("hbm_only", "dram_idle")
+TODAY: Final = "hbm_only"
+"""Stands for the deployed configuration, which no log states."""
+MOST_TIMES: Final = 2
+"""The fleet search looks up to this many times today's instances."""
+ARBITER_FROM: Final = 0.05
+"""Share of net-negative hits from which a pool is replayed once more with an arbiter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """The replays of a dataset; empty where nothing can be replayed."""
+
+    windowed: WindowedTrace | None = None
+    results: tuple[ReplayResult, ...] = ()
+    wall_s: dict[str, float] = field(default_factory=dict)
+    """Seconds that the engine took, by option."""
+    fewer: tuple[ReplayResult, ...] = ()
+    """The same window on one instance less: the local options and the best pool."""
+    arbiter: tuple[ReplayResult, ...] = ()
+    """Pools with many net-negative hits, loading only what is priced below recomputing."""
+
+    @property
+    def trace(self) -> RequestTrace | None:
+        """Exactly the requests that the results are about."""
+        return self.windowed.window if self.windowed is not None and self.results else None
+
+    @property
+    def history(self) -> int:
+        """Requests before the window, which warmed the caches."""
+        return 0 if self.windowed is None else self.windowed.first
+
+    @property
+    def window_reusable_tokens(self) -> IntArray | None:
+        """(requests,) of `trace`: reusable with all history before each request."""
+        if self.windowed is None or not self.results:
+            return None
+        return np.asarray(reusable_tokens(self.windowed.trace)[self.windowed.scored])
+
+
+def accepted(trace: RequestTrace, deployment: Deployment) -> tuple[RequestTrace, int]:
+    """The requests that an instance can hold, and how many it would refuse."""
+    return within_limit(trace, deployment.hbm_cache_bytes / deployment.kv_bytes_per_token)
+
+
+def choose_window(whole: RequestTrace, *, is_full: bool, seed: int) -> WindowedTrace:
+    """The busiest hour with the history before it, or everything; coarse arrivals are spread."""
+    windowed = WindowedTrace(whole, 0) if is_full else peak_window_with_history(whole)
+    return WindowedTrace(spread_arrivals(windowed.trace, seed), windowed.first)
+
+
+def replay_options(
+    windowed: WindowedTrace,
+    deployment: Deployment,
+    fleet: Fleet,
+    watch: Progress,
+    *,
+    options: Sequence[str] | None = None,
+    is_audit: bool = False,
+) -> Replays:
+    """Replay the options (ids; None: all); for an audit also on one instance less.
+
+    Raises:
+        UsageError: no such option.
+    """
+    scenarios = _scenarios(windowed.trace, build_scenarios(deployment, fleet), options)
+    if not scenarios:
+        return Replays()
+    run = _Run(windowed, watch)
+    watch.start("replay")
+    results = tuple(run.one(scenario) for scenario in scenarios)
+    fewer = run.all(_on_one_less(results, deployment, fleet)) if is_audit else ()
+    arbiter = run.all(_worth_an_arbiter(results)) if is_audit else ()
+    wall_s = {result.scenario.option_id: run.wall_s[i] for i, result in enumerate(results)}
+    replays = len(results) + len(fewer) + len(arbiter)
+    requests = windowed.trace.requests - windowed.first
+    watch.finish(f"{len(results)} options, {replays} replays of {requests:,} requests")
+    return Replays(windowed, results, wall_s, fewer, arbiter)
+
+
+class _Run:
+    """Replays of one window, timed."""
+
+    def __init__(self, windowed: WindowedTrace, watch: Progress) -> None:
+        self._windowed = windowed
+        self._watch = watch
+        self.wall_s: list[float] = []
+
+    def one(self, scenario: Scenario) -> ReplayResult:
+        started_s = time.perf_counter()
+        first = self._windowed.first
+        result = simulate(self._windowed.trace, scenario, warmup_requests=first)
+        self.wall_s.append(time.perf_counter() - started_s)
+        self._watch.advance(rows=self._windowed.trace.requests - first)
+        return result
+
+    def all(self, scenarios: Sequence[Scenario]) -> tuple[ReplayResult, ...]:
+        return tuple(self.one(scenario) for scenario in scenarios)
+
+
+def _scenarios(
+    trace: RequestTrace, scenarios: Sequence[Scenario], options: Sequence[str] | None
+) -> list[Scenario]:
+    """Those asked for; without blocks only recomputing can be told, without a clock nothing."""
+    known = [scenario.option_id for scenario in scenarios]
+    for option in options or ():
+        if option not in known:
+            names = ", ".join(f"`{one}`" for one in known)
+            raise UsageError("KVT-U021", f"there is no option `{option}`", hint=f"one of {names}")
+    if not trace.has_clock:
+        return []
+    if trace.distinct_blocks == 0:
+        return [scenario for scenario in scenarios if not scenario.reuse]
+    return [scenario for scenario in scenarios if options is None or scenario.option_id in options]
+
+
+def _on_one_less(
+    results: Sequence[ReplayResult], deployment: Deployment, fleet: Fleet
+) -> list[Scenario]:
+    """The local options and the pool with the lowest mean TTFT, on one instance less."""
+    pools = [result for result in results if result.scenario.option_id.startswith("pool_")]
+    if fleet.instances < 2 or not pools:
+        return []
+    best = min(pools, key=_mean_ttft_s).scenario.option_id
+    smaller = build_scenarios(deployment, replace(fleet, instances=fleet.instances - 1))
+    return [one for one in smaller if one.option_id in (*LOCAL_OPTIONS, best)]
+
+
+def _mean_ttft_s(result: ReplayResult) -> float:
+    return float(result.timeline.ttft_s.mean())
+
+
+def _worth_an_arbiter(results: Sequence[ReplayResult]) -> list[Scenario]:
+    chosen = []
+    for result in results:
+        costs = hit_costs(result)
+        is_pool = result.scenario.option_id.startswith("pool_")
+        if is_pool and costs.net_negative_hits > ARBITER_FROM * costs.hits:
+            chosen.append(with_arbiter(result.scenario))
+    return chosen
+
+
+def builder(option_id: str, deployment: Deployment, fleet: Fleet) -> Callable[[int], Scenario]:
+    """The scenario of an option on any number of instances, the pool of the stated fleet kept."""
+
+    def build(instances: int) -> Scenario:
+        sized = replace(fleet, instances=instances)
+        return next(s for s in build_scenarios(deployment, sized) if s.option_id == option_id)
+
+    return build
+
+
+def search_fleets(
+    replays: Replays, deployment: Deployment, fleet: Fleet, watch: Progress
+) -> dict[str, int]:
+    """By option: the fewest instances whose replayed window keeps the SLO of today's fleet.
+
+    Today is `hbm_only` on the fleet as it stands. An option that needs more than twice its
+    instances is absent.
+    """
+    windowed = replays.windowed
+    by_id = {result.scenario.option_id: result for result in replays.results}
+    reference = by_id.get(TODAY)
+    if windowed is None or reference is None:
+        return {}
+    window = windowed.window
+    found = {}
+    watch.start("fleet search")
+    for option_id in by_id:
+        slack_s = lookup_slack_s(deployment, option_id)
+        answer = smallest_fleet(
+            windowed.trace,
+            builder(option_id, deployment, fleet),
+            _keeps_slo_of(reference, window, slack_s),
+            start=fleet.instances,
+            most=MOST_TIMES * fleet.instances,
+            warmup_requests=windowed.first,
+        )
+        if answer is not None:
+            found[option_id] = answer[0]
+    watch.finish(f"{len(found)} of {len(by_id)} options keep the SLO at some size")
+    return found
+
+
+def _keeps_slo_of(
+    reference: ReplayResult, window: RequestTrace, slack_s: float
+) -> Callable[[ReplayResult], bool]:
+    def is_kept(result: ReplayResult) -> bool:
+        return check_slo(window, result, reference, slack_s=slack_s).is_kept
+
+    return is_kept
