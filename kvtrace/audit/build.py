@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from kvtrace.audit.assumptions import build_assumptions
 from kvtrace.audit.bounds import knows_flops
 from kvtrace.audit.carrying import carrying_numbers
@@ -18,8 +20,10 @@ from kvtrace.audit.record import (
     AUDIT_SCHEMA_VERSION,
     AuditRecord,
     Data,
+    Kv,
     NextMeasurement,
     Option,
+    ReplayWindow,
     Reproduce,
     Reuse,
     Verdict,
@@ -46,6 +50,19 @@ from kvtrace.units import NS_PER_S
 from kvtrace.version import __version__
 
 
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """What all parts of the record rest on."""
+
+    data: Data
+    reuse: Reuse
+    kv: Kv
+    window: ReplayWindow | None
+    window_reusable: IntArray | None
+    fleets: Fleets
+    options: list[Option]
+
+
 def build_audit(inputs: AuditInput) -> AuditRecord:
     """The record: all numbers that a report shows, and the verdict on them.
 
@@ -53,10 +70,45 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         ModelError: the replays are not of the given trace.
     """
     _check_replays(inputs)
+    basis = _basis(inputs)
+    data, deployment = basis.data, inputs.deployment
+    measured = Measured(
+        queries=inputs.queries,
+        reuse=basis.reuse,
+        options=basis.options,
+        requests=None if basis.window is None else basis.window.requests,
+        is_deployed_known=inputs.has_fleet_file,
+    )
+    data.validity.extend(
+        (
+            *replay_validity(basis.window, inputs.replays, basis.reuse),
+            *deployment_validity(deployment),
+            *measured_validity(measured),
+        )
+    )
+    prefill = _prefill(deployment) if inputs.is_serving_confirmed else None
+    return AuditRecord(
+        schema_version=AUDIT_SCHEMA_VERSION,
+        generated_at=inputs.generated_at,
+        data=data,
+        reuse=basis.reuse,
+        kv=basis.kv,
+        options=basis.options,
+        verdict=_verdict(inputs, basis),
+        findings=find_all(_evidence(inputs, basis, prefill)),
+        assumptions=build_assumptions(inputs),
+        tables=build_tables(inputs.queries)
+        | build_modelled_tables(inputs.trace, inputs.replays, deployment)
+        | build_measured_tables(measured, prefill),
+        reproduce=_reproduce(inputs),
+        replay_window=basis.window,
+    )
+
+
+def _basis(inputs: AuditInput) -> _Basis:
     data = build_data(inputs.manifest, span_s=_span_s(inputs), unconfirmed=inputs.unconfirmed)
     reuse = build_reuse_part(inputs.queries, data)
-    deployment = inputs.deployment
-    reusable = _window_reusable(inputs, data)
+    reusable, fleets = _window_reusable(inputs, data), _fleets(inputs)
     window = build_replay_window(
         inputs.trace,
         inputs.replays,
@@ -67,61 +119,33 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
     )
     kv = build_kv_part(
         inputs.queries,
-        llm=deployment.llm.name,
-        kv_dtype=deployment.kv_dtype,
-        bytes_per_token=deployment.kv_bytes_per_token_unreplicated,
+        llm=inputs.deployment.llm.name,
+        kv_dtype=inputs.deployment.kv_dtype,
+        bytes_per_token=inputs.deployment.kv_bytes_per_token_unreplicated,
     )
-    fleets = _fleets(inputs)
     money = Money(
         fleets=fleets,
         fleet=inputs.fleet,
-        deployment=deployment,
+        deployment=inputs.deployment,
         span_s=None if inputs.trace is None else arrival_span_s(inputs.trace),
-        factor=prefill_factor(deployment),
+        factor=prefill_factor(inputs.deployment),
         has_monthly_load=data.span_s is not None and data.span_s >= MIN_SPAN.value,
     )
     options = build_options(inputs.replays, inputs.fleet, money=money, arbiter=inputs.arbiter)
-    measured = Measured(
+    return _Basis(data, reuse, kv, window, reusable, fleets, options)
+
+
+def _evidence(inputs: AuditInput, basis: _Basis, prefill: PrefillTime | None) -> Evidence:
+    return Evidence(
         queries=inputs.queries,
-        reuse=reuse,
-        options=options,
-        requests=None if window is None else window.requests,
-        is_deployed_known=inputs.has_fleet_file,
-    )
-    data.validity.extend(
-        (
-            *replay_validity(window, inputs.replays, reuse),
-            *deployment_validity(deployment),
-            *measured_validity(measured),
-        )
-    )
-    prefill = _prefill(deployment) if inputs.is_serving_confirmed else None
-    evidence = Evidence(
-        queries=inputs.queries,
-        data=data,
-        reuse=reuse,
-        kv=kv,
-        options=options,
+        data=basis.data,
+        reuse=basis.reuse,
+        kv=basis.kv,
+        options=basis.options,
         scenarios={result.scenario.option_id: result.scenario for result in inputs.replays},
         is_confirmed=not inputs.unconfirmed,
-        window=window,
+        window=basis.window,
         prefill=prefill,
-    )
-    return AuditRecord(
-        schema_version=AUDIT_SCHEMA_VERSION,
-        generated_at=inputs.generated_at,
-        data=data,
-        reuse=reuse,
-        kv=kv,
-        options=options,
-        verdict=_verdict(inputs, data, reuse, options, fleets, reusable),
-        findings=find_all(evidence),
-        assumptions=build_assumptions(inputs),
-        tables=build_tables(inputs.queries)
-        | build_modelled_tables(inputs.trace, inputs.replays, deployment)
-        | build_measured_tables(measured, prefill),
-        reproduce=_reproduce(inputs),
-        replay_window=window,
     )
 
 
@@ -148,30 +172,23 @@ def _fleets(inputs: AuditInput) -> Fleets:
     )
 
 
-def _verdict(
-    inputs: AuditInput,
-    data: Data,
-    reuse: Reuse,
-    options: list[Option],
-    fleets: Fleets,
-    reusable: IntArray | None,
-) -> Verdict:
+def _verdict(inputs: AuditInput, basis: _Basis) -> Verdict:
     weighing = Weighing(
-        data=data,
-        reuse=reuse,
+        data=basis.data,
+        reuse=basis.reuse,
         fleet=inputs.fleet,
         deployment=inputs.deployment,
         prefill=_prefill(inputs.deployment),
-        options=options,
-        fleets=fleets,
+        options=basis.options,
+        fleets=basis.fleets,
         trace=inputs.trace,
         whole_trace=inputs.whole_trace,
-        window_reusable=reusable,
+        window_reusable=basis.window_reusable,
         warmup_requests=inputs.warmup_requests,
         refused_requests=inputs.refused_requests,
         prompt_buckets=rows_of(inputs.queries, "reuse/by_prompt_bucket"),
         unconfirmed=inputs.unconfirmed,
-        next_measurement=_next_measurement(inputs, reuse),
+        next_measurement=_next_measurement(inputs, basis.reuse),
     )
     case = build_case(weighing)
     return decide(case, carrying_numbers(case, weighing))
