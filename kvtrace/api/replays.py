@@ -34,6 +34,8 @@ TODAY: Final = "hbm_only"
 """Stands for the deployed configuration, which no log states."""
 MOST_TIMES: Final = 2
 """The fleet search looks up to this many times today's instances."""
+COMPETES_WITHIN: Final = 1.25
+"""Pools whose mean TTFT is within this factor of the fastest are asked for one instance less."""
 ARBITER_FROM: Final = 0.05
 """Share of net-negative hits from which a pool is replayed once more with an arbiter."""
 
@@ -148,13 +150,18 @@ def _scenarios(
 def _on_one_less(
     results: Sequence[ReplayResult], deployment: Deployment, fleet: Fleet
 ) -> list[Scenario]:
-    """The local options and the pool with the lowest mean TTFT, on one instance less."""
+    """The local options and the pools that compete with the fastest, on one instance less."""
     pools = [result for result in results if result.scenario.option_id.startswith("pool_")]
     if fleet.instances < 2 or not pools:
         return []
-    best = min(pools, key=_mean_ttft_s).scenario.option_id
+    fastest_s = min(map(_mean_ttft_s, pools))
+    near = [
+        result.scenario.option_id
+        for result in pools
+        if _mean_ttft_s(result) <= COMPETES_WITHIN * fastest_s
+    ]
     smaller = build_scenarios(deployment, replace(fleet, instances=fleet.instances - 1))
-    return [one for one in smaller if one.option_id in (*LOCAL_OPTIONS, best)]
+    return [one for one in smaller if one.option_id in (*LOCAL_OPTIONS, *near)]
 
 
 def _mean_ttft_s(result: ReplayResult) -> float:
