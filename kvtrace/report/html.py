@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvtrace.audit.record import AuditRecord, Cell
 from kvtrace.report.format import Scale, format_in, format_interval, format_value, safe_text
-from kvtrace.report.sections import GLOSSARY, SECTIONS, binds_text, page_view
+from kvtrace.report.sections import GLOSSARY, SECTIONS, page_view
 from kvtrace.report.texts import Lang, load_texts, read_asset
 from kvtrace.report.view import slug
 
@@ -63,7 +63,6 @@ def _render(record: AuditRecord, *, lang: Lang, row_limit: int) -> str:
         words=json_block(json.dumps(words, sort_keys=True)),
         sections=SECTIONS,
         glossary=GLOSSARY,
-        binds=lambda option: binds_text(option, texts),
     )
 
 

@@ -10,6 +10,7 @@ from kvtrace.audit.record import AuditRecord, Cell, Finding, Option, Table, Vali
 from kvtrace.report.about import given_inputs
 from kvtrace.report.figures import MOVE_TABLES, all_charts, move_against_recompute
 from kvtrace.report.format import Scale, format_in, format_value, pick_scale, safe_text
+from kvtrace.report.option_table import option_details
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import (
     ChartView,
@@ -67,6 +68,7 @@ GLOSSARY: Final = (
     "hit",
     "useful_hit",
     "net_negative",
+    "arbiter",
     "recompute",
     "pull",
     "load",
@@ -77,6 +79,8 @@ GLOSSARY: Final = (
     "beside",
     "fact",
     "peak_hour",
+    "slo",
+    "offered_load",
     "host_bounce",
     "binds",
     "weighed",
@@ -146,7 +150,13 @@ class PageView:
     ceiling: str | None
     """The hit ratio of an unlimited cache on the replayed requests."""
     ttft_scale: Scale | None
-    """The unit of every TTFT in the table of options."""
+    """The unit of every TTFT and queue in the table of options."""
+    slo: dict[str, str]
+    """By option: its figures against today's, without its own title before them."""
+    option_details: TableView | None
+    """What the table of options leaves out."""
+    has_overload: bool
+    """An option cannot carry the load, so that its times say nothing."""
 
 
 def page_view(record: AuditRecord, texts: Texts) -> PageView:
@@ -184,12 +194,21 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         window=_window(record, texts),
         ceiling=_ceiling(record),
         ttft_scale=pick_scale("s", _ttfts(record)),
+        slo={option.id: _slo(option) for option in record.options},
+        option_details=option_details(record.options, texts) if record.options else None,
+        has_overload=any(not option.is_feasible for option in record.options),
         queries=tuple(sorted({t.query for t in record.tables.values() if t.query is not None})),
     )
 
 
+def _slo(option: Option) -> str:
+    return safe_text((option.slo or "").removeprefix(f"{option.title}: "))
+
+
 def _ttfts(record: AuditRecord) -> list[Cell]:
-    spreads = [option.ttft_s for option in record.options]
+    """Of the options whose times mean something, else of all."""
+    carrying = [option for option in record.options if option.is_feasible]
+    spreads = [option.ttft_s for option in carrying or record.options]
     return [value for one in spreads for value in (one.p50, one.p90, one.p99)]
 
 
@@ -208,8 +227,16 @@ def _window(record: AuditRecord, texts: Texts) -> tuple[str, ...]:
     else:
         key = "options.window_part" if window.is_peak_hour else "options.window_some"
         first = texts(key, part=format_value(window.requests, ""), whole=whole)
+    sentences = [first]
+    if window.warmup_requests:
+        warm = format_value(window.warmup_requests, "")
+        sentences.append(texts("options.warm", requests=warm))
     ceiling = _ceiling(record)
-    return (first,) if ceiling is None else (first, texts("options.ceiling", ratio=ceiling))
+    if ceiling is not None:
+        has_history = window.counts_history and not window.is_whole_trace
+        key = "options.ceiling_history" if has_history else "options.ceiling"
+        sentences.append(texts(key, ratio=ceiling))
+    return tuple(sentences)
 
 
 def _definitions(record: AuditRecord) -> TableView | None:
@@ -384,11 +411,3 @@ def _notes(record: AuditRecord) -> tuple[tuple[str, str, str], ...]:
     ]
     rows = ((note.code, safe_text(note.message), safe_text(note.path or "")) for note in every)
     return tuple(dict.fromkeys(rows))[:MAX_NOTES]
-
-
-def binds_text(option: Option, texts: Texts) -> str:
-    """What limits the option, in words."""
-    if option.binds is None:
-        return texts("unknown")
-    kind, _, link = option.binds.partition(":")
-    return texts("binds.link", link=safe_text(link)) if link else texts.or_code("binds", kind)

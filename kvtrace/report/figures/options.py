@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kvtrace.audit.record import AuditRecord, Cell, LinkLedger, Option, Table
+from kvtrace.audit.record import AuditRecord, Cell, HitCost, LinkLedger, Option, Table
 from kvtrace.report import charts
 from kvtrace.report.charts import Axis, Kind, Panel, Series, plot_text
 from kvtrace.report.figures.common import (
@@ -30,9 +30,19 @@ def _titles(options: Sequence[Option]) -> list[str]:
     return [plot_text(option.title, width=24) for option in options]
 
 
+def _carrying(record: AuditRecord) -> list[Option]:
+    """Options that carry the load, as times of an overloaded one mean nothing; else all."""
+    return [option for option in record.options if option.is_feasible] or record.options
+
+
+def _left_out(record: AuditRecord, shown: Sequence[Option], texts: Texts) -> str:
+    titles = [option.title for option in record.options if option not in shown]
+    return f" {texts('chart.overloaded', options=', '.join(titles))}" if titles else ""
+
+
 def ttft_parts(record: AuditRecord, texts: Texts) -> ChartView:
     """Mean TTFT of each option as queue, move and prefill."""
-    options = record.options
+    options = _carrying(record)
     if not options:
         return absent("ttft_parts", texts, "modelled")
     names = _titles(options)
@@ -53,20 +63,21 @@ def ttft_parts(record: AuditRecord, texts: Texts) -> ChartView:
     worst = max(known, key=lambda o: o.ttft_s.mean or 0.0, default=None)
     if best is None or worst is None:
         return absent("ttft_parts", texts, "modelled")
+    summary = texts(
+        "chart.ttft_parts.summary" if len(known) > 1 else "chart.ttft_parts.one",
+        best=best.title,
+        worst=worst.title,
+        best_value=show(best.ttft_s.mean, "s", texts),
+        worst_value=show(worst.ttft_s.mean, "s", texts),
+    )
     return ChartView(
         id="ttft_parts",
         title=texts("chart.ttft_parts.title"),
         origin="modelled",
-        summary=texts(
-            "chart.ttft_parts.summary" if len(known) > 1 else "chart.ttft_parts.one",
-            best=best.title,
-            worst=worst.title,
-            best_value=show(best.ttft_s.mean, "s", texts),
-            worst_value=show(worst.ttft_s.mean, "s", texts),
-        ),
+        summary=summary + _left_out(record, options, texts),
         figure=charts.bars(series, x=Axis(texts("axis.ttft_mean"), "seconds")),
         table=table_view(
-            _parts_table(options, texts), source=texts("source.replay"), origin="modelled"
+            _parts_table(record.options, texts), source=texts("source.replay"), origin="modelled"
         ),
     )
 
@@ -92,7 +103,7 @@ def _parts_table(options: Sequence[Option], texts: Texts) -> Table:
 
 def ttft_percentiles(record: AuditRecord, texts: Texts) -> ChartView:
     """P50, P90 and P99 of TTFT by option."""
-    options = record.options
+    options = _carrying(record)
     if not options:
         return absent("ttft_percentiles", texts, "modelled")
     series = []
@@ -125,6 +136,7 @@ def ttft_percentiles(record: AuditRecord, texts: Texts) -> ChartView:
     )
     if withheld:
         summary = f"{summary} {texts('p99_withheld')}"
+    summary += _left_out(record, options, texts)
     return ChartView(
         id="ttft_percentiles",
         title=texts("chart.ttft_percentiles.title"),
@@ -148,36 +160,84 @@ def net_negative(record: AuditRecord, texts: Texts) -> ChartView:
     for style, (key, counts) in enumerate(pairs):
         name = texts(f"chart.net_negative.{key}")
         hover = [f"{plot_text(name)}: {show(n, 'requests', texts)}" for n in counts]
+        if key == "negative":
+            hover = [f"{h}{_range(o.hit_cost, texts)}" for h, o in zip(hover, options, strict=True)]
         colour = (PALETTE[0], MOVE)[style]
         series.append(
             Series(name, [float(n) for n in counts], names, colour, style, hover, faint=style == 0)
         )
     worst = max(options, key=lambda o: o.hit_cost.net_negative_hits)
-    table = made_table(
-        "hit_cost",
-        texts("chart.net_negative.title"),
-        [("option", "name", texts("column.option"))]
-        + [(name, unit, texts(f"column.{name}")) for name, unit in _HIT_COLUMNS],
-        [[o.title, *(getattr(o.hit_cost, name) for name, _ in _HIT_COLUMNS)] for o in options],
-    )
+    table = _hit_table(options, texts)
     return ChartView(
         id="net_negative",
         title=texts("chart.net_negative.title"),
         origin="modelled",
-        summary=texts(
-            "chart.net_negative.summary",
-            option=worst.title,
-            negative=show(worst.hit_cost.net_negative_hits, "", texts),
-            hits=show(worst.hit_cost.hits, "", texts),
-        ),
+        summary=_hit_summary(worst, texts),
         figure=charts.bars(series, x=Axis(texts("axis.requests"), "count"), mode="overlay"),
         table=table_view(table, source=texts("source.replay"), origin="modelled"),
     )
 
 
+def _hit_summary(option: Option, texts: Texts) -> str:
+    """Its net-negative hits with their range, and what an arbiter would leave of them."""
+    cost = option.hit_cost
+    summary = texts(
+        "chart.net_negative.summary",
+        option=option.title,
+        negative=show(cost.net_negative_hits, "", texts),
+        hits=show(cost.hits, "", texts),
+        range=_range(cost, texts),
+    )
+    if cost.with_arbiter is None:
+        return summary
+    arbiter = texts(
+        "chart.net_negative.arbiter",
+        negative=show(cost.with_arbiter.net_negative_hits, "", texts),
+        hits=show(cost.with_arbiter.hits, "", texts),
+        range=_range(cost.with_arbiter, texts),
+    )
+    return f"{summary} {arbiter}"
+
+
+def _range(cost: HitCost, texts: Texts) -> str:
+    """Of its net-negative hits; empty where the path's constants make no difference."""
+    known = cost.net_negative
+    if known is None or known.low is None or known.high is None or known.low == known.high:
+        return ""
+    low, high = show(known.low, "", texts), show(known.high, "", texts)
+    return texts("chart.net_negative.range", low=low, high=high)
+
+
+def _hit_table(options: Sequence[Option], texts: Texts) -> Table:
+    """Loaded hits by option and, where it was replayed, under an arbiter."""
+    columns = [
+        ("option", "name", texts("column.option")),
+        ("loads", "name", texts("column.loads")),
+        *((name, unit, texts(f"column.{name}")) for name, unit in _HIT_COLUMNS),
+    ]
+    rows: list[list[Cell]] = [
+        [option.title, texts(f"loads.{loads}"), *_hit_cells(cost)]
+        for option in options
+        for loads, cost in (("all", option.hit_cost), ("arbiter", option.hit_cost.with_arbiter))
+        if cost is not None
+    ]
+    return made_table("hit_cost", texts("chart.net_negative.title"), columns, rows)
+
+
+def _hit_cells(cost: HitCost) -> list[Cell]:
+    known = cost.net_negative
+    ends = {
+        "net_negative_low": None if known is None else known.low,
+        "net_negative_high": None if known is None else known.high,
+    }
+    return [ends[name] if name in ends else getattr(cost, name) for name, _ in _HIT_COLUMNS]
+
+
 _HIT_COLUMNS: Final = (
     ("hits", "requests"),
     ("net_negative_hits", "requests"),
+    ("net_negative_low", "requests"),
+    ("net_negative_high", "requests"),
     ("net_negative_bytes", "bytes"),
     ("moved_bytes", "bytes"),
     ("ttft_gained_s", "s"),

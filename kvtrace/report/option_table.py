@@ -1,0 +1,56 @@
+"""What the table of options leaves out, as a second table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kvtrace.audit.record import Cell, Option
+from kvtrace.report.format import safe_text
+from kvtrace.report.texts import Texts
+from kvtrace.report.view import TableView, made_table, table_view
+
+_COLUMNS: Final = (
+    ("option", "name"),
+    ("instances", "instances"),
+    ("offered_load", "ratio"),
+    ("prefill_utilisation", "ratio"),
+    ("binds", "name"),
+    ("move_p90_s", "s"),
+    ("prefill_p90_s", "s"),
+    ("tpot_p90_s", "s"),
+    ("extra_hit_tokens", "tokens"),
+    ("instances_freed", "instances"),
+    ("saving_known_by", "text"),
+)
+
+
+def option_details(options: Sequence[Option], texts: Texts) -> TableView:
+    """Where the time goes, what limits each option and how its saving is known."""
+    columns = [(name, unit, texts(f"column.{name}")) for name, unit in _COLUMNS]
+    rows: list[list[Cell]] = [
+        [
+            option.title,
+            option.instances,
+            option.offered_load,
+            option.prefill_utilisation,
+            binds_text(option, texts),
+            option.move_s.p90,
+            option.prefill_s.p90,
+            option.tpot_s.p90,
+            option.extra_hit_tokens,
+            None if option.instances_saved is None else option.instances_saved.value,
+            None if option.whole_instances_saved is None else option.whole_instances_saved.source,
+        ]
+        for option in options
+    ]
+    table = made_table("option_details", texts("options.details"), columns, rows)
+    return table_view(table, source=texts("source.replay"), origin="modelled")
+
+
+def binds_text(option: Option, texts: Texts) -> str:
+    """What limits the option, in words."""
+    if option.binds is None:
+        return texts("unknown")
+    kind, _, link = option.binds.partition(":")
+    return texts("binds.link", link=safe_text(link)) if link else texts.or_code("binds", kind)
