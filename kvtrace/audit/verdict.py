@@ -15,7 +15,7 @@ from kvtrace.audit import words
 from kvtrace.audit.cases import Case, Decision
 from kvtrace.audit.confidence import judge_confidence
 from kvtrace.audit.record import Quantity, Verdict
-from kvtrace.audit.thresholds import LITTLE, NEARLY_ALL
+from kvtrace.audit.thresholds import LITTLE, MIN_REQUESTS, NEARLY_ALL
 
 Rule = Callable[[Case], Decision | None]
 
@@ -321,13 +321,15 @@ def tail_is_longer_with_every_pool(case: Case) -> Decision | None:
 
 
 def too_short_to_tell(case: Case) -> Decision | None:
-    """A short window shows too little reuse to rule a pool out, or too little load for one."""
+    """A short window shows too little reuse to rule a pool out, and too few requests for a tail."""
     best = case.best_pool
-    if case.is_long_enough or best is None or best.saving.high >= best.cost.low:
+    has_tail = case.requests >= MIN_REQUESTS.value
+    if case.is_long_enough or best is None or (has_tail and best.saving.high >= best.cost.low):
         return None
+    missing = "the window is too short to show the reuse"
     return Decision(
         outcome="cannot_tell",
-        headline="Cannot tell from this data: the window is too short to show the reuse",
+        headline=f"Cannot tell from this data: {missing if has_tail else 'too few requests'}",
         reasons=(words.window_text(case), words.money_reason(case, best)),
         next_measurement=case.next_measurement,
     )

@@ -136,8 +136,8 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
     (
         "a cheap bound in a short window proves nothing",
         replace(PAYS, all_prefill=CHEAP_BOUND, requests=400),
-        "pays_only_if",
-        "longer log",
+        "cannot_tell",
+        "too few requests",
     ),
     (
         "prompts without tokens",
@@ -275,7 +275,7 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
     ),
     ("observed hits only", replace(UNKNOWN, grade="B"), "cannot_tell", "Cannot tell"),
     ("window too short", replace(PAYS, span_s=600.0), "pays_only_if", "longer log"),
-    ("too few requests", replace(PAYS, requests=400), "pays_only_if", "longer log"),
+    ("too few requests", replace(PAYS, requests=400), "cannot_tell", "too few requests"),
     (
         "window too short and no sign of value",
         replace(PAYS, span_s=600.0, pools=pool(saving=Range(0, 0, 5_000))),
