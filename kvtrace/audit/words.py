@@ -374,6 +374,6 @@ def _lead_by_money(case: Case, pool: PoolCase) -> str:
             f"worth {pool.estimate.value:.2f} instances (estimate)"
         )
     return (
-        f"value meets cost: it saves ${pool.saving.value:,.0f} and costs "
-        f"${pool.cost.value:,.0f} a month, and the intervals overlap"
+        "its value holds against its cost, for the intervals overlap: it saves "
+        f"{usd(pool.saving)} and costs {usd(pool.cost)}"
     )
