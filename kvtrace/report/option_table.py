@@ -12,14 +12,14 @@ from kvtrace.report.view import TableView, made_table, table_view
 
 _COLUMNS: Final = (
     ("option", "name"),
+    ("id", "name"),
     ("instances", "instances"),
-    ("offered_load", "ratio"),
+    ("offered_load", ""),
     ("prefill_utilisation", "ratio"),
     ("binds", "name"),
     ("move_p90_s", "s"),
     ("prefill_p90_s", "s"),
     ("tpot_p90_s", "s"),
-    ("extra_hit_tokens", "tokens"),
     ("instances_freed", "instances"),
     ("saving_known_by", "text"),
 )
@@ -31,6 +31,7 @@ def option_details(options: Sequence[Option], texts: Texts) -> TableView:
     rows: list[list[Cell]] = [
         [
             option.title,
+            option.id,
             option.instances,
             option.offered_load,
             option.prefill_utilisation,
@@ -38,7 +39,6 @@ def option_details(options: Sequence[Option], texts: Texts) -> TableView:
             option.move_s.p90,
             option.prefill_s.p90,
             option.tpot_s.p90,
-            option.extra_hit_tokens,
             None if option.instances_saved is None else option.instances_saved.value,
             None if option.whole_instances_saved is None else option.whole_instances_saved.source,
         ]

@@ -90,6 +90,10 @@ def make_option(
         usd_saved_per_month=None if usd is None else 4_310.0,
         is_dominated=id == "pool_dram_tcp",
         binds=binds,
+        offered_load=prefill * 0.4,
+        slo=f"{title}: TTFT p99 {prefill:.2f} s against 1.62 s with HBM only",
+        keeps_slo=prefill <= 1.62,
+        instances_at_slo=3 if prefill < 1.3 else 4,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
 from kvtrace.report.charts import Axis, Mark, Panel, Series
@@ -285,3 +287,42 @@ def test_a_single_option_has_no_shortest_and_longest() -> None:
     record = make_record()
     record.options = record.options[:1]
     assert all_charts(record, EN)["ttft_parts"].summary.startswith("Mean TTFT of HBM only: ")
+
+
+def test_net_negative_hits_have_their_range_and_what_an_arbiter_leaves() -> None:
+    record = make_record()
+    cost = next(one for one in record.options if one.id == "pool_dram_tcp").hit_cost
+    bounds = {"low": 12, "high": 8_000}
+    cost.net_negative = quantity("net_negative_hits", 5_930, "requests", **bounds)
+    cost.with_arbiter = msgspec.structs.replace(
+        cost, hits=2_281, net_negative_hits=7, net_negative=None
+    )
+    view = all_charts(record, EN)["net_negative"]
+    summary = view.summary.replace("\u00a0", " ")
+    assert "5,930 of 8,211 loaded hits (12 – 8,000 over the range" in summary
+    assert "below recomputing: 7 of 2,281." in summary
+    assert view.table is not None
+    rows = [[cell.text for cell in row[:6]] for row in view.table.rows]
+    assert rows[1] == [
+        "Pool in DRAM over TCP",
+        "every hit",
+        "8,211",
+        "5,930",
+        "12",
+        "8,000",
+    ]
+    assert rows[2] == ["Pool in DRAM over TCP", "with an arbiter", "2,281", "7", None, None]
+
+
+def test_overloaded_options_are_named_instead_of_drawn() -> None:
+    record = make_record()
+    record.options[0].is_feasible = False
+    record.options[0].ttft_s.mean = 9_000.0
+    views = all_charts(record, EN)
+    for id in ("ttft_parts", "ttft_percentiles", "replay_time"):
+        assert "Not drawn, as they cannot carry the load: HBM only." in views[id].summary, id
+        assert "HBM only" not in (views[id].figure or ""), id
+    assert "9,000" not in views["ttft_parts"].summary
+    for option in record.options:
+        option.is_feasible = False
+    assert "HBM only" in (all_charts(record, EN)["ttft_parts"].figure or "")

@@ -15,7 +15,7 @@ from kvtrace.audit.record import AuditRecord, Outcome, ReplayWindow, Table
 from kvtrace.report.html import MAX_HTML_BYTES, json_block, marked, render_html
 from kvtrace.report.sections import SECTIONS
 from kvtrace.schema.manifest import Note
-from tests.report.records import make_bare_record, make_file, make_record
+from tests.report.records import make_bare_record, make_file, make_record, quantity
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`{{7*7}}\u2028%{x}"
 ALLOWED_TAGS = {"script", "style", "meta"}
@@ -352,6 +352,13 @@ def test_replayed_window_and_its_ceiling_stand_beside_the_hit_ratios() -> None:
     text = text_of(record)
     assert "the peak hour, 2,345 of 12,031 requests; --depth full replays all" in text
     assert "at most 38 %" in text
+    assert "that starts empty" in text
+    assert "warmed" not in text
+    record.replay_window.counts_history = True
+    record.replay_window.warmup_requests = 1_510
+    text = text_of(record)
+    assert "Caches warmed by 1,510 earlier requests." in text
+    assert "an unlimited cache that holds what came before would hit 38 %" in text
     record.replay_window.is_whole_trace = True
     record.replay_window.requests = 12_031
     assert "Replayed: the whole trace, 12,031 requests." in text_of(record)
@@ -383,3 +390,46 @@ def test_tables_that_know_nothing_of_their_topic_are_left_out() -> None:
     assert 'id="table-latency-summary"' not in html_of(record)
     record.tables["latency/summary"].rows[0][1] = 12.0
     assert 'id="table-latency-summary"' in html_of(record)
+
+
+def row_of(html: str, id: str) -> str:
+    """Text of one row of the table of options."""
+    row = re.search(rf'<th scope="row" data-exact="{id}">.*?</tr>', html, re.DOTALL)
+    assert row is not None
+    return " ".join(Page(row.group()).text.replace("\u00a0", " ").split())
+
+
+def test_an_option_says_whether_it_carries_the_load_and_keeps_the_slo() -> None:
+    record = make_record()
+    option = record.options[0]
+    assert "✓ yesload 0.65" in row_of(html_of(record), option.id)
+    assert "TTFT p99 1.62 s against 1.62 s" in row_of(html_of(record), option.id)
+    assert f"{option.title}: TTFT" not in row_of(html_of(record), option.id)
+    option.is_feasible, option.keeps_slo, option.instances_at_slo = False, False, None
+    row = row_of(html_of(record), option.id)
+    assert row.count("✕ no") == 2
+    assert "✓" not in row
+    assert "takes more than 4" in row
+    option.keeps_slo = None
+    assert "takes more than" not in row_of(html_of(record), option.id)
+
+
+def test_times_of_an_overloaded_option_are_marked_and_explained() -> None:
+    record = make_record()
+    assert "num void" not in html_of(record)
+    assert "how long the window was" not in text_of(record)
+    record.options[0].is_feasible = False
+    assert html_of(record).count('class="num void"') == 4
+    assert "how long the window was" in text_of(record)
+
+
+def test_instances_saved_at_the_slo_stand_with_their_interval() -> None:
+    record = make_record()
+    option = record.options[-1]
+    assert "unknown3 of 4 suffice" in row_of(html_of(record), option.id)
+    option.whole_instances_saved = quantity(
+        "whole_instances_saved", 1.0, "instances", low=1.0, high=1.5, source="by a replay on 3"
+    )
+    assert "11 – 1.53 of 4 suffice" in row_of(html_of(record), option.id)
+    details = html_of(record).split('id="table-option-details"')[1].split("</table>")[0]
+    assert "by a replay on 3" in details

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from kvtrace.audit.record import AuditRecord, Cell, HitCost, LinkLedger, Option, Table
 from kvtrace.report import charts
 from kvtrace.report.charts import Axis, Kind, Panel, Series, plot_text
@@ -416,7 +418,10 @@ def replay_over_time(record: AuditRecord, texts: Texts) -> ChartView:
     if table is None or columns is None or time is None or option is None:
         return absent("replay_time", texts, "modelled")
     titles = {one.id: one.title for one in record.options}
-    ids = list(dict.fromkeys(str(value) for value in columns.cells(option)))[:6]
+    shown = _carrying(record)
+    left_out = {one.id for one in record.options} - {one.id for one in shown}
+    replayed = dict.fromkeys(str(value) for value in columns.cells(option))
+    ids = [one for one in replayed if one not in left_out][:6]
     panels: list[Panel] = []
     for name, axis, kind in _TIME_PANELS:
         index = columns.find(name)
@@ -427,9 +432,11 @@ def replay_over_time(record: AuditRecord, texts: Texts) -> ChartView:
             ]
             panels.append(Panel(lines, Axis(texts(f"axis.{axis}"), kind), named=not panels))
     ttft = columns.find("ttft_p50_s")
-    if ttft is None:
+    rows = [row for row in table.rows if str(row[option]) not in left_out]
+    if ttft is None or not rows:
         return absent("replay_time", texts, "modelled")
-    worst = table.rows[largest(columns, ttft)]
+    drawn = Columns(msgspec.structs.replace(table, rows=rows))
+    worst = rows[largest(drawn, ttft)]
     return ChartView(
         id="replay_time",
         title=texts("chart.replay_time.title"),
@@ -439,7 +446,8 @@ def replay_over_time(record: AuditRecord, texts: Texts) -> ChartView:
             option=titles.get(str(worst[option]), str(worst[option])),
             value=show(worst[ttft], "s", texts),
             time=show(worst[time], "s", texts),
-        ),
+        )
+        + _left_out(record, shown, texts),
         figure=charts.stacked_panels(panels, x=Axis(texts("axis.replay_time"), "seconds")),
         table=table_view(table, source=texts("source.replay")),
     )
