@@ -14,7 +14,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from kvtrace.audit.record import AuditRecord, Cell
-from kvtrace.report.format import Scale, format_in, format_interval, format_value, safe_text
+from kvtrace.report.format import (
+    Scale,
+    exact_value,
+    format_in,
+    format_interval,
+    format_value,
+    safe_text,
+)
 from kvtrace.report.sections import GLOSSARY, SECTIONS, page_view
 from kvtrace.report.texts import Lang, load_texts, read_asset
 from kvtrace.report.view import slug
@@ -129,6 +136,7 @@ def _environment() -> Environment:
     environment.filters["marked"] = marked
     environment.filters["json_block"] = json_block
     environment.filters["slug"] = slug
+    environment.globals["exact"] = exact_value
     environment.globals["fmt"] = _fmt
     environment.globals["fmt_in"] = _fmt_in
     environment.globals["fmt_range"] = format_interval

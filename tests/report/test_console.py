@@ -110,9 +110,9 @@ def facts(*, confirmed: bool, **changes: object) -> list[Quantity]:
     ]
 
 
-def line_of(record: AuditRecord, label: str, **options: int) -> str:
+def line_of(record: AuditRecord, label: str, *, width: int = 100) -> str:
     """A labelled line with those that follow under it."""
-    lines = screen(record, **options)
+    lines = screen(record, width=width)
     first = next(i for i, line in enumerate(lines) if line.startswith(label))
     after = next(i for i, line in enumerate(lines) if i > first and not line.startswith(" " * 12))
     return " ".join(line.strip() for line in lines[first:after])

@@ -433,3 +433,17 @@ def test_instances_saved_at_the_slo_stand_with_their_interval() -> None:
     assert "11 – 1.53 of 4 suffice" in row_of(html_of(record), option.id)
     details = html_of(record).split('id="table-option-details"')[1].split("</table>")[0]
     assert "by a replay on 3" in details
+
+
+def test_cells_of_two_lines_copy_as_their_value() -> None:
+    record = make_record()
+    option = record.options[2]
+    option.cost = quantity("cost", 9_800.0, "USD", low=1_000.0, high=20_000.0)
+    row = html_of(record).split(f'"row" data-exact="{option.id}"')[1].split("</tr>")[0]
+    assert re.findall(r'<td[^>]* data-exact="([^"]*)"', row) == [
+        "true",
+        "true",
+        "",
+        "9800.0",
+        "4310.0",
+    ]
