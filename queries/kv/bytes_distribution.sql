@@ -4,11 +4,11 @@
 -- params: kv_bytes_per_token DOUBLE = null
 -- reads: requests
 -- order: kv_bytes_bucket
--- note: no rows without kv_bytes_per_token.
+-- note: no rows without kv_bytes_per_token. Lengths past 2^62 bytes (no LLM has them) share a row.
 with prompts as (   -- one row per ok headline request with a known prompt
     select
         prompt_tokens,
-        (prompt_tokens * getvariable('kv_bytes_per_token')::double)::bigint as kv_bytes
+        least(prompt_tokens * getvariable('kv_bytes_per_token')::double, 2.0 ** 62)::bigint as kv_bytes
     from requests
     where is_headline
         and status = 'ok'
