@@ -79,8 +79,8 @@ def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deploymen
         kv_dtype=str(kv.value),
     )
     chosen = [
-        llm,
-        hardware,
+        Setting("llm", deployment.llm.name, llm.origin),
+        Setting("hardware", deployment.hardware.name, hardware.origin),
         Setting("tp", deployment.tp, tp.origin),
         Setting("weight_dtype", deployment.weight_dtype, weights.origin),
         Setting("kv_dtype", deployment.kv_dtype, kv.origin),

@@ -17,14 +17,21 @@ from kvtrace.api.replays import Replays, accepted, choose_window, replay_options
 from kvtrace.api.results import (
     IngestOutcome,
 )
-from kvtrace.api.setup import FROM_LOGS, Setup, choose_deployment, choose_fleet, main_domain
+from kvtrace.api.setup import (
+    FROM_LOGS,
+    Setup,
+    check_names,
+    choose_deployment,
+    choose_fleet,
+    main_domain,
+)
 from kvtrace.audit import jsonio
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.record import AuditRecord
 from kvtrace.config import Setting, Settings
 from kvtrace.cost.deployment import Deployment
 from kvtrace.duckdb_session import Param
-from kvtrace.errors import Location, OutputError
+from kvtrace.errors import Location, OutputError, UsageError
 from kvtrace.exec.progress import Progress
 from kvtrace.ingest.pipeline import IngestSettings, fingerprint, ingest_paths
 from kvtrace.query.catalog import QueryResult, load_catalog
@@ -239,7 +246,11 @@ def read_earlier(dataset: Dataset) -> AuditRecord | None:
 
 
 def with_earlier(settings: Settings, earlier: AuditRecord | None) -> Settings:
-    """Settings that nobody states now, as somebody stated them for the audit."""
+    """Settings that nobody states now, as somebody stated them for the audit.
+
+    Raises:
+        UsageError: the audit's LLM or hardware came from a file, which it does not hold.
+    """
     if earlier is None:
         return settings
     stated = {
@@ -247,9 +258,20 @@ def with_earlier(settings: Settings, earlier: AuditRecord | None) -> Settings:
         for one in earlier.assumptions
         if one.id in SERVING_SETTINGS and one.is_confirmed and one.origin != FROM_LOGS
     }
-    return settings.replaced(
-        {name: setting for name, setting in stated.items() if settings[name].is_default}
-    )
+    taken = {name: setting for name, setting in stated.items() if settings[name].is_default}
+    merged = settings.replaced(taken)
+    try:
+        check_names(merged)
+    except UsageError as error:
+        files = [name for name in ("llm", "hardware") if name in taken]
+        flags = " ".join(f"--{name} FILE" for name in files)
+        raise UsageError(
+            "KVT-U022",
+            "the audit took its LLM or hardware from a file that is not at hand here",
+            cause=error.message,
+            hint=f"state it again: `{flags}`",
+        ) from error
+    return merged
 
 
 @contextmanager

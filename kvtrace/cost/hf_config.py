@@ -63,7 +63,12 @@ def from_hf_config(config: Mapping[str, object] | Path | str) -> LlmShape:
         ) from error
     if not isinstance(document, dict):
         raise UsageError("KVT-C031", f"`{path}` is not a JSON object", where=Location(str(path)))
-    return _build(document, source=str(path), fallback_name=path.resolve().parent.name)
+    return _build(document, source=str(path), fallback_name=_name_of(path))
+
+
+def _name_of(path: Path) -> str:
+    """The file's name; of a plain `config.json` the folder's, which holds one model."""
+    return path.resolve().parent.name if path.stem == "config" else path.stem
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,3 +193,26 @@ def test_nothing_is_left_of_a_run_that_read_nothing(kvtrace: Run, tmp_path: Path
     (tmp_path / "empty").mkdir()
     _assert_error(kvtrace("analyze", tmp_path / "empty", "-o", tmp_path / "out"), 3)
     assert not (tmp_path / "out").exists()
+
+
+def test_replay_asks_again_for_an_llm_that_came_from_a_file(kvtrace: Run, tmp_path: Path) -> None:
+    config = tmp_path / "own.json"
+    config.write_text(
+        json.dumps(
+            {
+                "model_type": "llama",
+                "hidden_size": 4096,
+                "intermediate_size": 14336,
+                "num_attention_heads": 32,
+                "num_hidden_layers": 32,
+                "num_key_value_heads": 8,
+                "vocab_size": 128256,
+            }
+        )
+    )
+    done = kvtrace("analyze", SAMPLES, "-o", tmp_path / "out", "--llm", config)
+    assert done.returncode == 0, done.stderr
+    assert "served by   own," in done.stdout
+    asked = kvtrace("replay", tmp_path / "out", "--option", "hbm_only")
+    _assert_error(asked, 2)
+    assert "--llm FILE" in asked.stderr

@@ -260,3 +260,12 @@ def test_a_file_that_is_not_a_config_is_refused(tmp_path: Path, text: str) -> No
 def test_an_absent_config_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         load_llm(str(tmp_path / "absent.json"))
+
+
+def test_a_config_is_named_by_itself_its_file_or_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    for name, expected in (("config.json", "my-model"), ("other.json", "other")):
+        path = folder / name
+        path.write_text(json.dumps(LLAMA_8B))
+        assert load_llm(str(path)).name == expected
