@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from kvtrace.audit.cases import Case, PoolCase
@@ -33,6 +35,9 @@ def carrying_numbers(case: Case, weighing: Weighing) -> list[Quantity]:
     ]
 
 
+_HOLDS: Final = "; below zero: the pool holds"
+
+
 def _beyond_local(case: Case, pool: PoolCase, result: ReplayResult, weighing: Weighing) -> Quantity:
     """Interval: by the sizes of pool and idle DRAM (capacity curve), never above all reuse."""
     extra, rival = pool.extra_hit_tokens, weighing.rival
@@ -56,13 +61,13 @@ def _beyond_local(case: Case, pool: PoolCase, result: ReplayResult, weighing: We
     return Quantity(
         id="reusable_tokens_beyond_local",
         title=f"tokens that a pool adds beyond {case.rival_title}"
-        f"{' (below zero: that one holds more)' if extra < 0 else ''}",
+        f"{' (below zero: that one holds more)' if _HOLDS in why else ''}",
         value=extra,
         low=low,
         high=high,
         unit="tokens",
-        source=f"replays of {pool.option_id} and of the best option without a pool; low and high: "
-        f"sizes of pool and idle DRAM, by the capacity curve (idealised){ceiling}{why}",
+        source=f"replays of {_variant(result)} and of the best option without a pool; low and "
+        f"high: sizes of pool and idle DRAM, by the capacity curve (idealised){ceiling}{why}",
         kind="modelled",
         interval_reason="" if low != high else "sizes are stated; one replay each",
     )
@@ -70,14 +75,22 @@ def _beyond_local(case: Case, pool: PoolCase, result: ReplayResult, weighing: We
 
 def _why_below(case: Case, result: ReplayResult, rival: ReplayResult | None) -> str:
     """Why a pool serves fewer tokens than an option without one."""
+    if not (result.timeline.moved_bytes > 0).any():
+        return "; below zero: it loads nothing, for recomputing is priced lower"
     mine = sum(tier.capacity_bytes for tier in result.scenario.tiers)
     if rival is None or not rival.scenario.tiers:
         return "; below zero: within the noise of two replays"
     theirs = rival.scenario.instances * sum(t.capacity_bytes for t in rival.scenario.tiers)
-    return (
-        f"; below zero: the pool holds {format_bytes(mine)}, {case.rival_title} "
-        f"{format_bytes(theirs)} in all"
-    )
+    if theirs <= mine:
+        return "; below zero: what it loads and keeps hits less often"
+    return f"{_HOLDS} {format_bytes(mine)}, {case.rival_title} {format_bytes(theirs)} in all"
+
+
+def _variant(result: ReplayResult) -> str:
+    """`pool_dram_tcp with an arbiter`."""
+    scenario = result.scenario
+    chosen = " with an arbiter" if scenario.load_decision == "arbiter" else ""
+    return f"{scenario.option_id}{chosen}"
 
 
 def _move_over_recompute(pool: PoolCase, result: ReplayResult, weighing: Weighing) -> Quantity:
@@ -89,13 +102,13 @@ def _move_over_recompute(pool: PoolCase, result: ReplayResult, weighing: Weighin
         id="move_over_recompute_at_median_hit",
         title="move over recompute time, median loaded hit",
         value=factor,
-        low=min(known, default=None),
-        high=max(known, default=None),
+        low=None if factor is None else min(known, default=None),
+        high=None if factor is None else max(known, default=None),
         unit="times",
-        source=f"replay of {pool.option_id}; low and high: path spread, the best and the worst "
+        source=f"replay of {_variant(result)}; low and high: path spread, the best and the worst "
         "path that was replayed",
         kind="modelled",
-        interval_reason="" if known else "no hit was loaded",
+        interval_reason="" if factor is not None else "no hit was loaded",
     )
 
 
@@ -111,7 +124,7 @@ def _median_factor(result: ReplayResult) -> float | None:
 def _value_minus_cost(case: Case, pool: PoolCase) -> Quantity:
     """Null for a window that does not stand for a month."""
     saving, cost = pool.saving, pool.cost
-    is_known = case.has_monthly_load
+    is_known = case.has_monthly_load and pool.is_feasible
     return Quantity(
         id="value_minus_cost_usd_per_month",
         title="monthly value less cost of the best pool",
@@ -123,7 +136,9 @@ def _value_minus_cost(case: Case, pool: PoolCase) -> Quantity:
         f"{f', ${saving.value:,.0f},' if is_known else ''} less the cost of the pool, "
         f"${cost.value:,.0f}; prices in the assumptions",
         kind="modelled",
-        interval_reason=too_short_for_a_month(case),
+        interval_reason=too_short_for_a_month(case)
+        if pool.is_feasible
+        else "no pool carries this load on the stated fleet",
     )
 
 

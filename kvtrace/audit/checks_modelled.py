@@ -35,10 +35,10 @@ def net_negative_hits(evidence: Evidence) -> Hit | None:
         confidence=evidence.modelled_confidence,
         message=(
             f"{option.title}: {cost.net_negative_hits:,} of {cost.hits:,} loaded hits "
-            f"({100 * share:.0f} %) take longer to move than to recompute (modelled"
+            f"({_percent_of(share)}) take longer to move than to recompute (modelled"
             f"{_over_the_path(cost)}); they lose "
-            f"{format_seconds(cost.ttft_lost_s)} of TTFT in all, the others gain "
-            f"{format_seconds(cost.ttft_gained_s)}{others}{_with_arbiter(option)}"
+            f"{format_seconds(cost.ttft_lost_s)} of TTFT in all{_gained(cost)}"
+            f"{others}{_with_arbiter(option)}"
         ),
         evidence=(
             *(modelled(f"net_negative_share:{o.id}", s, "ratio", "replay") for s, o in worst),
@@ -47,6 +47,19 @@ def net_negative_hits(evidence: Evidence) -> Hit | None:
             *_arbiter_evidence(option),
         ),
     )
+
+
+def _percent_of(share: float) -> str:
+    """`94 %`; never 100 % while some are left, never 0 % while there are some."""
+    rounded = round(100 * share)
+    return f"{100 * share:.1f} %" if rounded in {0, 100} and 0 < share < 1 else f"{rounded} %"
+
+
+def _gained(cost: HitCost) -> str:
+    """What the other loaded hits gain; nothing where there are none."""
+    if cost.hits == cost.net_negative_hits:
+        return ""
+    return f", the others gain {format_seconds(cost.ttft_gained_s)}"
 
 
 def _over_the_path(cost: HitCost) -> str:
@@ -62,10 +75,12 @@ def _with_arbiter(option: Option) -> str:
     sparing = option.hit_cost.with_arbiter
     if sparing is None:
         return ""
+    if sparing.hits == 0:
+        return ". With an arbiter it loads none: recomputing is always priced lower"
     return (
         f". With an arbiter it loads {sparing.hits:,} hits, {sparing.net_negative_hits:,} of them "
-        f"slower than recomputing: they lose {format_seconds(sparing.ttft_lost_s)}, the others "
-        f"gain {format_seconds(sparing.ttft_gained_s)}"
+        f"slower than recomputing: they lose {format_seconds(sparing.ttft_lost_s)}"
+        f"{_gained(sparing)}"
     )
 
 

@@ -193,7 +193,7 @@ def _add_money(
         saved.at_least,
         freed,
         money.fleet,
-        is_replayed=saved.is_replayed,
+        is_replayed=saved.is_replayed or not _keeps_slo(option, money),
         is_rival_able=not base.is_overloaded,
     )
     against = f"against {base.scenario.title}"
@@ -208,7 +208,7 @@ def _add_money(
         f"whole_instances_saved:{option.id}",
         saving.instances,
         title=f"whole instances given back at today's SLO {against}",
-        source=saved.how or "no replay on fewer instances; estimate from freed prefill time",
+        source=saved.how or _why_unreplayed(option, money),
     )
     if money.has_monthly_load:
         option.usd_saved_per_month = saving.usd_per_month.value
@@ -219,6 +219,17 @@ def _add_money(
             source="whole instances by replay, at the high by freed prefill time; GPU price in the "
             "assumptions",
         )
+
+
+def _keeps_slo(option: Option, money: Money) -> bool:
+    standing = money.fleets.standings.get(option.id)
+    return standing is None or standing.is_kept or standing.is_kept_with_fewer
+
+
+def _why_unreplayed(option: Option, money: Money) -> str:
+    if _keeps_slo(option, money):
+        return "no replay on fewer instances; estimate from freed prefill time"
+    return "it misses the SLO on the fleet as it stands; the high is freed prefill time"
 
 
 def _instances(ident: str, amount: Range, *, title: str, source: str) -> Quantity:

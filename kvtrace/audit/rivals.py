@@ -79,7 +79,8 @@ def judge_routing(
     is_little = bound_s < RIVAL_SHARE.value * mine_s
     if pool_share - share >= LITTLE.value and is_little and is_worth_it:
         return Routing(excluded=(f"R{_WHAT[1:]} cannot serve the same hits: {numbers}",))
-    return Routing((f"{_WHAT} does not serve the same hits: {numbers}",))
+    try_it = "; by this bound it may serve all of them: try it first" if share >= pool_share else ""
+    return Routing((f"{_WHAT} does not serve the same hits: {numbers}{try_it}",))
 
 
 def _spared_s(trace: RequestTrace, fleets: Fleets, result: ReplayResult, hits: IntArray) -> float:

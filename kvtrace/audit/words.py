@@ -258,19 +258,22 @@ def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
     if pool.saving.low > pool.cost.high or not case.has_monthly_load:
         return ()
     binding = (*_binding_conditions(case, pool), *_whole_condition(case, pool))
-    if pool.unrounded_saving_usd <= 0:
+    is_replayed = pool.is_saving_replayed and pool.saving.value > 0
+    worth = pool.saving.value if is_replayed else pool.unrounded_saving_usd
+    if worth <= 0:
         return (*binding, f"it frees prefill worth more than {usd(pool.cost)}; now it frees none")
-    factor = pool.cost.value / pool.unrounded_saving_usd
-    ways = [f"the load is at least {factor:.2f} times that of this trace"]
+    factor = pool.cost.value / worth
+    ways = [] if is_replayed else [f"the load is at least {factor:.2f} times that of this trace"]
     if case.gpu_usd_per_hour is not None:
         price = case.gpu_usd_per_hour
         ways.append(
             f"a GPU-hour costs at least ${factor * price.value:.2f} (assumed ${price.value:.2f}, "
             f"${price.low:.2f} to ${price.high:.2f})"
         )
-    if case.prompt_tokens and pool.extra_hit_tokens > 0:
+    if case.prompt_tokens and pool.extra_hit_tokens > 0 and not is_replayed:
         share = 100 * pool.extra_hit_tokens / case.prompt_tokens
-        if factor * share <= 100:
+        left = (case.reusable_tokens or 0) - (case.rival_hit_tokens or 0)
+        if factor * share <= 100 * left / case.prompt_tokens:
             ways.append(
                 f"it serves at least {factor * share:.1f} % of the prompt tokens beyond "
                 f"{case.rival_title} (modelled {share:.1f} %)"

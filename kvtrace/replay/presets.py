@@ -152,7 +152,31 @@ def _pool_tier(
         write=_stages(write, pool_nic.link_id),
         stored_bytes_per_token=deployment.kv_bytes_per_token_unreplicated,
     )
-    return (tier,), [*_links(read, write), pool_nic]
+    return (tier,), [*_on_stated_network(_links(read, write), deployment, fleet), pool_nic]
+
+
+def _on_stated_network(
+    links: Sequence[LinkSpec], deployment: Deployment, fleet: Fleet
+) -> list[LinkSpec]:
+    """The links with the ports of a GPU node as the fleet file states them, all together.
+
+    A node's ports are one joint link of the instances on it; TCP stays slower where it is.
+    """
+    stated = fleet.node_network_bytes_per_s
+    if stated.kind != "given":
+        return list(links)
+    rate = stated.value * max(1, -(-deployment.tp // fleet.gpus_per_node))
+    sharers = max(1, fleet.gpus_per_node // deployment.tp)
+    return [
+        replace(
+            link,
+            bytes_per_s=rate if link.link_id == "nic_rdma" else min(link.bytes_per_s, rate),
+            instances_per_link=sharers,
+        )
+        if link.link_id.startswith("nic_")
+        else link
+        for link in links
+    ]
 
 
 def _pool_bytes_per_s(deployment: Deployment, fleet: Fleet, option: _PoolOption) -> float:

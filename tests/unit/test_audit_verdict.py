@@ -346,13 +346,26 @@ def test_pays_speaks_of_the_pool_that_pays_even_if_another_has_the_larger_mean()
 
 def test_break_even_conditions_are_numbers() -> None:
     # cost 15 000 against 10 000 saved: a factor of 1.5; $3.00 becomes $4.50, 30 % becomes 45 %.
-    poor = pool(saving=Range(0, 9_000, 30_000), unrounded_saving_usd=10_000)
-    verdict = decide(replace(PAYS, pools=poor), [])
+    poor = pool(
+        saving=Range(0, 9_000, 30_000), unrounded_saving_usd=10_000, is_saving_replayed=False
+    )
+    verdict = decide(replace(PAYS, pools=poor, rival_hit_tokens=5_000_000), [])
     assert verdict.outcome == "pays_only_if"
     text = " ".join(verdict.conditions)
     assert "at least 1.50 times" in text
     assert "at least $4.50" in text
     assert "at least 45.0 % of the prompt tokens" in text
+    # The rival leaves 20 % of the prompt tokens: 45 % cannot be had.
+    tight = decide(replace(PAYS, pools=poor, rival_hit_tokens=40_000_000), [])
+    assert "of the prompt tokens beyond" not in " ".join(tight.conditions)
+
+
+def test_break_even_price_of_a_replayed_saving_is_that_of_its_whole_instances() -> None:
+    # 15 000 of cost against 9 000 of whole instances: $3.00 x 15 / 9 = $5.00 a GPU-hour.
+    poor = pool(saving=Range(0, 9_000, 30_000), unrounded_saving_usd=10_000)
+    text = " ".join(decide(replace(PAYS, pools=poor), []).conditions)
+    assert "at least $5.00" in text
+    assert "times that of this trace" not in text
 
 
 def test_break_even_bandwidth_names_the_nearest_path() -> None:

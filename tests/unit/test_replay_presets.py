@@ -164,3 +164,18 @@ def test_real_options_ask_on_schedule_and_share_steps(deployment: Deployment, fl
     assert (result.timeline.prefill_s[1:] == together_s).all()
     assert together_s < 1.01 * deployment.prefill.prefill_s(4096, 0)
     assert result.timeline.prefill_s[0] == pytest.approx(deployment.prefill.prefill_s(8192, 0))
+
+
+def test_a_stated_node_network_is_the_one_that_pools_are_reached_over() -> None:
+    deployment = build_deployment("Meta-Llama-3.1-70B", "H100-SXM5", tp=4)
+    fleet = default_fleet(deployment, 4)
+    stated = replace(
+        fleet,
+        node_network_bytes_per_s=fleet.node_network_bytes_per_s.given(1.25e9, source="fleet.toml"),
+    )
+    scenarios = {one.option_id: one for one in build_scenarios(deployment, stated)}
+    link = scenarios["pool_dram_rdma_direct"].links["nic_rdma"]
+    # Two instances of four GPUs share the ports of an eight-GPU node.
+    assert (link.bytes_per_s, link.instances_per_link) == (1.25e9, 2)
+    tcp = scenarios["pool_dram_tcp"].links["nic_tcp"]
+    assert tcp.bytes_per_s <= 1.25e9
