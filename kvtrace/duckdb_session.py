@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import duckdb
 import polars as pl
@@ -20,7 +20,7 @@ import polars as pl
 from kvtrace.errors import ModelError
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 Param = bool | int | float | str | None | Sequence[int] | Sequence[float] | Sequence[str]
 """What a query parameter can be."""
@@ -37,6 +37,40 @@ class _ArrowStream:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self._frame.__arrow_c_stream__(requested_schema)
+
+
+_PLAIN_TYPES: Final = frozenset(
+    {
+        *("boolean", "float", "double", "varchar", "list", "array", "struct"),
+        *("tinyint", "smallint", "integer", "bigint"),
+        *("utinyint", "usmallint", "uinteger", "ubigint"),
+    }
+)
+
+
+def _readable(relation: DuckDBPyRelation) -> DuckDBPyRelation:
+    """The relation with whole huge integers and decimals as numbers, and other odd types as text.
+
+    A sum of integers is HUGEINT in DuckDB: it becomes BIGINT where it fits, else text.
+    """
+    odd = {
+        name: kind.id
+        for name, kind in zip(relation.columns, relation.types, strict=True)
+        if kind.id not in _PLAIN_TYPES
+    }
+    if not odd:
+        return relation
+    columns = []
+    for name in relation.columns:
+        quoted = '"' + name.replace('"', '""') + '"'
+        kind = odd.get(name)
+        if kind == "hugeint":
+            fits = relation.aggregate(f"coalesce(bool_and(abs({quoted}) < 2::hugeint ** 62), true)")
+            target = "bigint" if fits.fetchall()[0][0] else "varchar"
+        else:
+            target = "double" if kind == "decimal" else "varchar"
+        columns.append(quoted if kind is None else f"{quoted}::{target} as {quoted}")
+    return relation.project(", ".join(columns))
 
 
 class Session:
@@ -120,9 +154,9 @@ class Session:
         self._con.execute(sql)
 
     def frame(self, sql: str) -> pl.DataFrame:
-        """The result of one statement as a polars frame."""
+        """The result of one statement as a polars frame; what polars has no type for is text."""
         try:
-            return pl.DataFrame(self._con.sql(sql))
+            return pl.DataFrame(_readable(self._con.sql(sql)))
         except duckdb.Error as error:
             raise ModelError("KVT-Q002", "the query failed", cause=str(error)) from error
 

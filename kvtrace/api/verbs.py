@@ -14,6 +14,7 @@ from kvtrace.api.results import (
     IngestOutcome,
     QueryTable,
     ReplayOutcome,
+    to_json,
 )
 from kvtrace.api.setup import check_names
 from kvtrace.api.stages import (
@@ -170,6 +171,23 @@ def list_queries() -> list[str]:
     catalog = load_catalog()
     width = max(map(len, catalog.names()))
     return [f"{name:<{width}}  {catalog.describe(name).question}" for name in catalog.names()]
+
+
+def query_index() -> str:
+    """All queries with question, grain and parameters, as JSON."""
+    catalog = load_catalog()
+    described = [catalog.describe(name) for name in catalog.names()]
+    return to_json(
+        [
+            {
+                "name": one.name,
+                "question": one.question,
+                "grain": one.grain,
+                "params": [param.name for param in one.params],
+            }
+            for one in described
+        ]
+    )
 
 
 def show_sql(

@@ -128,6 +128,15 @@ def _ceilings(window: ReplayWindow, reuse: Reuse) -> str:
 def deployment_validity(deployment: Deployment) -> Iterator[Validity]:
     """Tensor parallelism that engines refuse, or that nobody runs."""
     tp = deployment.tp
+    windows = [group for group in deployment.llm.groups if group.window_tokens is not None]
+    if windows:
+        layers = sum(group.layers for group in windows)
+        yield Validity(
+            code="kv_windows_left_out",
+            severity="warning",
+            message=f"KV bytes of the trace leave out the {layers} layers of {deployment.llm.name} "
+            "that keep only a window of tokens: short prompts need more than is shown",
+        )
     heads = [g.kv_shards for g in deployment.llm.groups if g.kv_shards > 1]
     uneven = sorted({h for h in heads if max(h, tp) % min(h, tp)})
     if uneven:

@@ -93,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
         if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
             _say("stopped; run the same command again to go on")
         return code
-    except Exception as error:
+    except BaseException as error:  # a library's panic is no Exception; nothing gets past here
         if os.environ.get("KVTRACE_DEBUG"):
             raise
         _say(f"error[KVT-B001]: this is a bug in kvtrace: {type(error).__name__}")

@@ -41,8 +41,12 @@ def query(
     from kvtrace import api
 
     given = _parse_params(param or [])
+    if sql is not None and name is not None:
+        raise UsageError(
+            "KVT-U014", f"both `{name}` and --sql are given", hint="give one of them at a time"
+        )
     if dataset is None:
-        typer.echo("\n".join(api.list_queries()))
+        typer.echo(api.query_index() if as_json else "\n".join(api.list_queries()))
     elif show_sql:
         folder = None if name is None else dataset
         typer.echo(api.show_sql(name or str(dataset), given, dataset=folder))

@@ -44,6 +44,8 @@ class InputFile:
     """As a person names it, relative to the given input."""
     byte_size: int
     modified_at_ns: int
+    changed_at_ns: int
+    """Of content or attributes: moves when a modification time is set back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,14 @@ def _ordered(walk: _Walk) -> Discovery:
             continue
         seen[inode] = name
         files.append(
-            InputFile(len(files), path, printable(name), status.st_size, status.st_mtime_ns)
+            InputFile(
+                len(files),
+                path,
+                printable(name),
+                status.st_size,
+                status.st_mtime_ns,
+                status.st_ctime_ns,
+            )
         )
     skipped = sorted(walk.skipped, key=lambda note: (note.path or "", note.code))
     return Discovery(tuple(files), tuple(skipped))

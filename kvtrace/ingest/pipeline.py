@@ -80,7 +80,10 @@ def _fingerprint(discovery: Discovery, settings: IngestSettings) -> str:
     described = {
         "version": __version__,
         "settings": asdict(settings),
-        "files": [[file.name, file.byte_size, file.modified_at_ns] for file in discovery.files],
+        "files": [
+            [file.name, file.byte_size, file.modified_at_ns, file.changed_at_ns]
+            for file in discovery.files
+        ],
     }
     text = json.dumps(described, sort_keys=True, allow_nan=False)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -183,7 +183,7 @@ class Dataset:
 
     @classmethod
     def open(cls, directory: Path) -> Dataset:
-        """Read the manifest and check that every part is there in its right size.
+        """Read the manifest and check that every part is there with the bytes that were written.
 
         Raises:
             OutputError: KVT-O003 no dataset, KVT-O004 a newer version, KVT-O006 damaged.
@@ -259,6 +259,8 @@ def _check_part(directory: Path, entry: PartEntry) -> None:
         raise _damaged(path, error.strerror or "missing") from error
     if size != entry.byte_size:
         raise _damaged(path, f"{size} bytes instead of {entry.byte_size}")
+    if file_digest(path) != entry.blake2b:
+        raise _damaged(path, "its bytes are not those that were written")
 
 
 def _damaged(path: Path, cause: str) -> OutputError:

@@ -216,3 +216,18 @@ def test_replay_asks_again_for_an_llm_that_came_from_a_file(kvtrace: Run, tmp_pa
     asked = kvtrace("replay", tmp_path / "out", "--option", "hbm_only")
     _assert_error(asked, 2)
     assert "--llm FILE" in asked.stderr
+
+
+def test_a_part_whose_bytes_changed_is_never_read(kvtrace: Run, tmp_path: Path) -> None:
+    assert kvtrace("ingest", SAMPLES, "-o", tmp_path, "--json").returncode == 0
+    part = next((tmp_path / "dataset" / "reuse").glob("*.parquet"))
+    data = bytearray(part.read_bytes())
+    data[100] ^= 0xFF
+    part.write_bytes(data)
+    damaged = kvtrace("query", tmp_path, "reuse/summary")
+    _assert_error(damaged, 5)
+    assert part.name in damaged.stderr
+    again = kvtrace("ingest", SAMPLES, "-o", tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "reused" not in again.stderr
+    assert kvtrace("query", tmp_path, "reuse/summary").returncode == 0

@@ -65,3 +65,22 @@ def test_a_failing_query_says_why() -> None:
     with Session() as session, pytest.raises(ModelError) as caught:
         session.rows("select nothing from nowhere")
     assert "nowhere" in (caught.value.cause or "")
+
+
+def test_odd_types_come_out_readable() -> None:
+    with Session() as session:
+        session.create_table("t", pl.DataFrame({"n": [1, 2]}))
+        (row,) = session.frame(
+            "select sum(n) as total, 170141183460469231731687303715884105727::hugeint as huge, "
+            "1.5::decimal(9, 2) as d, interval 1 day as i, union_value(a := 1) as u, "
+            "'x'::blob as b, date '2024-01-02' as day from t"
+        ).to_dicts()
+    assert row == {
+        "total": 3,
+        "huge": "170141183460469231731687303715884105727",
+        "d": 1.5,
+        "i": "1 day",
+        "u": "1",
+        "b": "x",
+        "day": "2024-01-02",
+    }

@@ -54,8 +54,8 @@ def judge_blocks(context: ReadContext, lengths: IntArray, counts: IntArray) -> N
         if context.tally.used:
             context.note("no_block_ids", "no row has block ids: lengths only, reuse is unknown")
         return
-    # A row of zero tokens without blocks fits every size and says nothing.
-    telling = (lengths > 0) | (counts > 0)
+    # A row without ids says nothing: its prompt may be shorter than a block, or its ids unknown.
+    telling = counts > 0
     lengths, counts = lengths[telling], counts[telling]
     if context.block_size_tokens is not None:
         _take_forced(context, context.block_size_tokens, lengths, counts)
