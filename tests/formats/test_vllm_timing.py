@@ -65,10 +65,17 @@ def test_stamps_in_the_wrong_order_are_unknown_and_flagged() -> None:
 def test_bad_rows_are_rejected_with_their_line() -> None:
     assert read_bytes(TIMING, MALFORMED).rejected == [
         (2, "invalid_field"),
-        (3, "invalid_field"),
         (4, "invalid_field"),
         (5, "invalid_json"),
     ]
+
+
+def test_a_missing_field_is_unknown_and_not_a_lost_row() -> None:
+    row = read_bytes(TIMING, MALFORMED).requests[1]  # line 3 has no output_toks
+    assert (row.prompt_tokens, row.output_tokens) == (10, None)
+    bare = b'{"input_toks": 9, "queued_ts": 1.0, "scheduled_ts": 1.5, "first_token_ts": 2.0}\n'
+    (only,) = read_bytes(TIMING, bare).requests
+    assert (only.request_id, only.output_tokens, only.queue_ns) == (None, None, 500_000_000)
 
 
 def test_series_become_samples_with_units() -> None:

@@ -30,7 +30,9 @@ from kvtrace.ingest.jsonrows import json_rows
 from kvtrace.ingest.limits import MAX_COUNT
 from kvtrace.units import NS_PER_S
 
-_KEYS: Final = ("request_id", "input_toks", "output_toks")
+_COUNTS: Final = ("input_toks", "output_toks")
+_TIMES: Final = ("queued_ts", "scheduled_ts", "first_token_ts", "last_token_ts")
+"""A record with one of the counts and an id or one of these is a timing row."""
 _RELATIVE_BELOW_S: Final = 10**8
 """Seconds below this are no epoch (1973) but counted from some start."""
 _BENCHMARK_PREFIX: Final = "bench-"
@@ -38,9 +40,9 @@ _BENCHMARK_PREFIX: Final = "bench-"
 
 
 class _TimingRow(msgspec.Struct, gc=False):
-    request_id: str | int
-    input_toks: int
-    output_toks: int
+    request_id: str | int | None = None
+    input_toks: int | None = None
+    output_toks: int | None = None
     arrival_time: Decimal | None = None
     queued_ts: Decimal | None = None
     scheduled_ts: Decimal | None = None
@@ -79,10 +81,12 @@ class _TimingFile:
             msgspec.DecodeError: not JSON.
         """
         raw = _DECODER.decode(record.data)
-        for name, value in (("input_toks", raw.input_toks), ("output_toks", raw.output_toks)):
-            if not 0 <= value <= MAX_COUNT:
+        for name, value in zip(_COUNTS, (raw.input_toks, raw.output_toks), strict=True):
+            if value is not None and not 0 <= value <= MAX_COUNT:
                 raise msgspec.ValidationError(f"`{name}` is negative or larger than any count")
-        request_id = str(raw.request_id)
+        if raw.input_toks is None and all(getattr(raw, name) is None for name in _TIMES):
+            raise msgspec.ValidationError("neither `input_toks` nor a time of the engine")
+        request_id = None if raw.request_id is None else str(raw.request_id)
         row = RequestRow(
             offset=record.offset,
             line=record.line,
@@ -90,7 +94,7 @@ class _TimingFile:
             arrived_at_ns=self._arrival(raw.arrival_time),
             prompt_tokens=raw.input_toks,
             output_tokens=raw.output_toks,
-            is_benchmark=request_id.startswith(_BENCHMARK_PREFIX),
+            is_benchmark=(request_id or "").startswith(_BENCHMARK_PREFIX),
         )
         self._fill_latency(row, raw)
         return row
@@ -103,7 +107,7 @@ class _TimingFile:
         """
         queued, scheduled = _monotonic_ns(raw.queued_ts), _monotonic_ns(raw.scheduled_ts)
         first, last = _monotonic_ns(raw.first_token_ts), _monotonic_ns(raw.last_token_ts)
-        flags = [] if raw.input_toks else ["zero_prompt"]
+        flags = ["zero_prompt"] if raw.input_toks == 0 else []
         row.queue_ns = _between(queued, scheduled, flags)
         row.prefill_ns = _between(scheduled, first, flags)
         row.e2e_ns = _between(queued, last, flags)
@@ -114,7 +118,7 @@ class _TimingFile:
             row.ttft_ns = row.prefill_ns
             row.ttft_from = None if row.ttft_ns is None else "scheduled"
         decode = _between(first, last, flags)
-        if decode is not None and raw.output_toks > 1:
+        if decode is not None and raw.output_toks is not None and raw.output_toks > 1:
             row.tpot_ns = round(Decimal(decode) / (raw.output_toks - 1))
         if last is None:
             row.status = "open"
@@ -157,11 +161,18 @@ def _read_requests(records: Iterable[Record], context: ReadContext) -> Iterator[
 
 def _sniff_requests(head: Head) -> Guess | None:
     objects = head.json_objects
-    ours = sum(all(key in item for key in _KEYS) for item in objects)
+    ours = sum(_is_timing(item) for item in objects)
     if ours == 0 or 2 * ours < len(objects):
         return None
     confidence = 0.6 + 0.38 * ours / len(objects)
-    return Guess(confidence, f"{ours} of {len(objects)} records have {', '.join(_KEYS)}")
+    return Guess(confidence, f"{ours} of {len(objects)} records have vLLM's counts and times")
+
+
+def _is_timing(item: dict[str, object]) -> bool:
+    """Token counts in vLLM's spelling, with an id or a time of the engine."""
+    if all(name in item for name in ("request_id", *_COUNTS)):
+        return True
+    return any(name in item for name in _COUNTS) and any(name in item for name in _TIMES)
 
 
 _SERIES: Final[dict[str, tuple[str, str, str, int]]] = {
