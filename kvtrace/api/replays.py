@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from kvtrace.audit.checks import is_pool
 from kvtrace.audit.slo import check_slo, lookup_slack_s
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
@@ -151,7 +152,7 @@ def _on_one_less(
     results: Sequence[ReplayResult], deployment: Deployment, fleet: Fleet
 ) -> list[Scenario]:
     """The local options and the pools that compete with the fastest, on one instance less."""
-    pools = [result for result in results if result.scenario.option_id.startswith("pool_")]
+    pools = [result for result in results if is_pool(result.scenario.option_id)]
     if fleet.instances < 2 or not pools:
         return []
     fastest_s = min(map(_mean_ttft_s, pools))
@@ -172,8 +173,8 @@ def _worth_an_arbiter(results: Sequence[ReplayResult]) -> list[Scenario]:
     chosen = []
     for result in results:
         costs = hit_costs(result)
-        is_pool = result.scenario.option_id.startswith("pool_")
-        if is_pool and costs.net_negative_hits > ARBITER_FROM * costs.hits:
+        pooled = is_pool(result.scenario.option_id)
+        if pooled and costs.net_negative_hits > ARBITER_FROM * costs.hits:
             chosen.append(with_arbiter(result.scenario))
     return chosen
 

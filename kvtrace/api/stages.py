@@ -102,8 +102,8 @@ def ingest_into(
             tables={},
             digest=read.digest,
         )
-        writer.commit(manifest)
-    return IngestOutcome(Dataset.open(folder / DATASET_FOLDER), is_reused=False)
+        committed = writer.commit(manifest)
+    return IngestOutcome(Dataset(folder / DATASET_FOLDER, committed), is_reused=False)
 
 
 def _unchanged(directory: Path, wanted: str) -> Dataset | None:
@@ -213,26 +213,28 @@ def _run_queries(dataset: Dataset, deployment: Deployment) -> dict[str, QueryRes
     with dataset.session() as session:
         for name in catalog.names():
             wanted = {param.name for param in catalog.describe(name).params}
-            params = block_size_param(dataset.manifest, wanted)
-            if "kv_bytes_per_token" in wanted:
-                params["kv_bytes_per_token"] = bytes_per_token
+            params = _params(dataset.manifest, wanted, bytes_per_token)
             results[name] = catalog.run(session, name, params)
     return results
 
 
 def dataset_params(dataset: Dataset, wanted: set[str]) -> dict[str, Param]:
     """What the dataset and an audit beside it know of the parameters that a query asks for."""
-    params = block_size_param(dataset.manifest, wanted)
-    earlier = read_earlier(dataset)
-    if "kv_bytes_per_token" in wanted and earlier is not None:
-        params["kv_bytes_per_token"] = earlier.kv.bytes_per_token
-    return params
+    earlier = read_earlier(dataset) if "kv_bytes_per_token" in wanted else None
+    return _params(
+        dataset.manifest, wanted, None if earlier is None else earlier.kv.bytes_per_token
+    )
 
 
-def block_size_param(manifest: Manifest, wanted: set[str]) -> dict[str, Param]:
-    """The block size of the dataset, for a query that asks for it."""
-    size = manifest.totals.block_size_tokens
-    return {"block_size_tokens": size} if "block_size_tokens" in wanted and size else {}
+def _params(
+    manifest: Manifest, wanted: set[str], bytes_per_token: float | None
+) -> dict[str, Param]:
+    """Of what a query asks for, what is known."""
+    known = {
+        "block_size_tokens": manifest.totals.block_size_tokens,
+        "kv_bytes_per_token": bytes_per_token,
+    }
+    return {name: value for name, value in known.items() if name in wanted and value}
 
 
 def read_earlier(dataset: Dataset) -> AuditRecord | None:

@@ -13,36 +13,10 @@ import numpy as np
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.prefill import PrefillModel
 from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.reusable import reusable_tokens
 from kvtrace.replay.scenario import PrefillTime
 from kvtrace.schema.arrays import FloatArray, IntArray, RequestTrace
 from kvtrace.units import NS_PER_S
-
-
-def reusable_tokens_per_request(trace: RequestTrace) -> IntArray:
-    """(requests,) tokens of the leading blocks that an earlier request held.
-
-    Dense ids are first-appearance ranks, so a block is reusable iff its id is below the number of
-    distinct blocks seen before the request; at least the last prompt token is computed.
-    """
-    counts = np.diff(trace.run_offset)
-    request_of_run = np.repeat(np.arange(trace.requests), counts)
-    ends = trace.run_start + trace.run_blocks
-    seen = _seen_before(trace, ends)[request_of_run]
-    reusable = np.clip(seen - trace.run_start, 0, trace.run_blocks)
-    is_whole = reusable == trace.run_blocks
-    broken = np.concatenate(([0], np.cumsum(~is_whole)))
-    breaks_before = broken[:-1] - broken[trace.run_offset[:-1]][request_of_run]
-    leading = np.where(breaks_before == 0, reusable, 0)
-    totals = np.concatenate(([0], np.cumsum(leading)))
-    blocks = totals[trace.run_offset[1:]] - totals[trace.run_offset[:-1]]
-    tokens = np.minimum(blocks * trace.block_size_tokens, trace.prompt_tokens - 1)
-    return np.asarray(np.maximum(tokens, 0), dtype=np.int64)
-
-
-def _seen_before(trace: RequestTrace, ends: IntArray) -> IntArray:
-    """(requests,) distinct blocks that earlier requests held."""
-    highest = np.concatenate(([0], np.maximum.accumulate(ends))) if len(ends) else np.zeros(1)
-    return np.asarray(highest[trace.run_offset[:-1]], dtype=np.int64)
 
 
 def window_reusable_tokens(
@@ -54,11 +28,11 @@ def window_reusable_tokens(
     lower bound then, and nothing is proved by it.
     """
     if is_whole:
-        return reusable_tokens_per_request(trace)
+        return reusable_tokens(trace)
     places = None if whole is None else places_in(whole, trace)
     if whole is None or places is None:
         return None
-    return np.asarray(reusable_tokens_per_request(whole)[places], dtype=np.int64)
+    return np.asarray(reusable_tokens(whole)[places], dtype=np.int64)
 
 
 def places_in(whole: RequestTrace, part: RequestTrace) -> IntArray | None:

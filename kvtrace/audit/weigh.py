@@ -14,7 +14,6 @@ from kvtrace.audit.bounds import (
     hit_tokens_per_request,
     places_in,
     recompute_s_per_request,
-    reusable_tokens_per_request,
     spared_s_per_request,
     window_reusable_tokens,
 )
@@ -40,6 +39,7 @@ from kvtrace.audit.words import percent
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.reusable import reusable_tokens
 from kvtrace.replay.scenario import PrefillTime
 from kvtrace.replay.summary import percentiles
 from kvtrace.schema.arrays import FloatArray, IntArray, RequestTrace
@@ -212,7 +212,7 @@ def _reusable(weighing: Weighing) -> int | None:
     if weighing.trace is None or not weighing.fleets.standings:
         return weighing.reuse.reusable_tokens
     known = weighing.window_reusable
-    return int((reusable_tokens_per_request(weighing.trace) if known is None else known).sum())
+    return int((reusable_tokens(weighing.trace) if known is None else known).sum())
 
 
 def _window_doubt(weighing: Weighing) -> str | None:
@@ -359,7 +359,7 @@ def _all_reuse(weighing: Weighing) -> Bound | None:
         known = np.zeros(trace.requests, dtype=np.int64) if reusable is None else reusable
         spared = spared_s_per_request(trace, held, known, rival.scenario.prefill)
         return _bound(weighing, trace, spared, what, is_peak=False)
-    everywhere = reusable_tokens_per_request(whole)
+    everywhere = reusable_tokens(whole)
     served = np.zeros(whole.requests, dtype=np.int64)
     served[places] = held
     everywhere[places] = np.maximum(everywhere[places], reusable)

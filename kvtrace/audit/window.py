@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kvtrace.audit.bounds import reusable_tokens_per_request
 from kvtrace.audit.ranges import ratio
 from kvtrace.audit.record import Data, ReplayWindow, Reuse, Validity
 from kvtrace.audit.words import counted, percent
 from kvtrace.cost.deployment import Deployment
 from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.reusable import reusable_tokens
 from kvtrace.schema.arrays import IntArray, RequestTrace
 from kvtrace.units import NS_PER_S
 
@@ -33,7 +33,7 @@ def build_replay_window(
     prompt = int(trace.prompt_tokens.sum())
     tokens = None
     if reuse.reusable_tokens is not None:
-        own = reusable_tokens_per_request(trace) if reusable is None else reusable
+        own = reusable_tokens(trace) if reusable is None else reusable
         tokens = int(own.sum())
     is_part = trace.requests < served
     return ReplayWindow(

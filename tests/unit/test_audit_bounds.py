@@ -16,7 +16,6 @@ from kvtrace.audit.bounds import (
     places_in,
     recompute_instance_s,
     recompute_s_per_request,
-    reusable_tokens_per_request,
     spared_s_per_request,
     window_reusable_tokens,
 )
@@ -30,6 +29,7 @@ from kvtrace.audit.economics import (
 from kvtrace.audit.ranges import Range, finite, ratio
 from kvtrace.cost.fleet import pool_usd_per_month
 from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.reusable import reusable_tokens
 from kvtrace.replay.window import slice_requests
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.units import NS_PER_S
@@ -71,18 +71,18 @@ def test_reusable_is_the_leading_run_of_blocks_seen_before() -> None:
         ],
         [50, 50, 50, 60, 50, 30],
     )
-    assert reusable_tokens_per_request(trace).tolist() == [0, 30, 40, 0, 49, 20]
+    assert reusable_tokens(trace).tolist() == [0, 30, 40, 0, 49, 20]
 
 
 def test_reusable_ends_inside_a_run_that_reaches_new_blocks() -> None:
     # Blocks 0-3 are seen; the second request's run 0-5 is new from block 4 on.
     trace = trace_of([[(0, 4)], [(0, 6)]], [40, 55])
-    assert reusable_tokens_per_request(trace).tolist() == [0, 40]
+    assert reusable_tokens(trace).tolist() == [0, 40]
 
 
 def test_reusable_of_no_request_and_of_a_request_without_blocks() -> None:
-    assert reusable_tokens_per_request(trace_of([], [])).tolist() == []
-    assert reusable_tokens_per_request(trace_of([[], [(0, 1)]], [5, 10])).tolist() == [0, 0]
+    assert reusable_tokens(trace_of([], [])).tolist() == []
+    assert reusable_tokens(trace_of([[], [(0, 1)]], [5, 10])).tolist() == [0, 0]
 
 
 @given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=6), min_size=1, max_size=12))
@@ -99,11 +99,11 @@ def test_reusable_equals_a_walk_over_a_set_of_prefixes(requests: list[list[int]]
             seen.setdefault(prefix, len(seen))
         runs.append([(seen[prefix], 1) for prefix in prefixes])
     trace = trace_of(runs, [len(tokens) * 10 for tokens in requests])
-    assert reusable_tokens_per_request(trace).tolist() == expected
+    assert reusable_tokens(trace).tolist() == expected
 
 
 def spared(trace: RequestTrace, rival: ReplayResult) -> float:
-    reusable = reusable_tokens_per_request(trace)
+    reusable = reusable_tokens(trace)
     held = hit_tokens_per_request(rival)
     return float(spared_s_per_request(trace, held, reusable, LinearPrefill()).sum())
 
@@ -127,7 +127,7 @@ def test_reuse_of_a_window_counts_what_came_before_it() -> None:
     whole = replace(make_trace(requests=6), request_key=np.array([40, 30, 20, 10, 60, 50]))
     window = slice_requests(whole, 3, 6)
     assert places_in(whole, window) is not None
-    assert reusable_tokens_per_request(window).tolist() == [0, 7_000, 7_000]
+    assert reusable_tokens(window).tolist() == [0, 7_000, 7_000]
     known = window_reusable_tokens(window, whole=whole, is_whole=False)
     assert known is not None
     assert known.tolist() == [7_000] * 3
