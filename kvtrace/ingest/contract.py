@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
 from kvtrace.schema.arrays import BoolArray, IntArray
 from kvtrace.schema.manifest import Clock, Grade, Note, NoteSeverity, Status
 
-Framing = Literal["lines", "csv", "json"]
+Framing = Literal["lines", "csv", "json", "frames", "document"]
 """lines: a physical line a record; csv: a record may hold quoted newlines; json: array elements or
-one document."""
+one document; frames: 4-byte big-endian length, then that many bytes; document: the whole file."""
+BlockChange = Literal["stored", "removed", "moved", "cleared"]
+Medium = Literal["device", "host", "disk", "remote"]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -110,7 +112,28 @@ class TransferRow(msgspec.Struct, gc=False, kw_only=True):
     ranks: int | None
 
 
-Row = RequestRow | SampleRow | TransferRow
+class BlockEventRow(msgspec.Struct, gc=False, kw_only=True):
+    """One change of one KV block that an engine reported; see the block_events table.
+
+    `block_key` and `parent_key` are unsigned 64-bit and keyed (`context.token_key`): of the chained
+    token ids where the event carries them, else of the engine's own block hash. A record with
+    several blocks gives several rows with the same offset, in order.
+    """
+
+    offset: int
+    line: int
+    observed_at_ns: int | None
+    instance: str | None
+    sequence: int | None
+    change: BlockChange
+    block_key: int | None = None
+    parent_key: int | None = None
+    block_tokens: int | None = None
+    medium: Medium | None = None
+    from_medium: Medium | None = None
+
+
+Row = RequestRow | SampleRow | TransferRow | BlockEventRow
 
 
 @dataclass(slots=True)
@@ -192,6 +215,96 @@ class ReadContext:
             self.notes.append(Note(code=code, message=message, path=self.path, severity=severity))
 
 
+class LineTime(NamedTuple):
+    """The stamps of one log line; resolved to one clock when the file has been read."""
+
+    instant_ns: int | None
+    """UTC, from an outer layer."""
+    naive_ns: int | None
+    """Full date without a zone."""
+    month_day: int | None
+    """Month × 100 + day of a date without a year."""
+    time_ns: int
+    """Since midnight, with `month_day`."""
+    wraps: int
+    """New Years passed since the first stamped line of the file."""
+
+
+class LogClock(Protocol):
+    """What a dialect may ask of the file's clock, and tell it."""
+
+    def elapsed_ns(self, start: LineTime, end: LineTime) -> int | None:
+        """Nanoseconds between two lines on the best stamps that both have; None if none."""
+        ...
+
+    def anchor_zone(self, naive: LineTime, epoch_ns: int) -> None:
+        """A line without zone holds an instant of its own that is (nearly) its stamp."""
+        ...
+
+
+PrefixKind = Literal[
+    "vllm", "bracketed", "lmcache", "trtllm", "glog", "tracing", "json", "formatted", "none"
+]
+"""Inner prefix of a log line, by its form (not by its program):
+
+vllm: `INFO 05-11 12:04:17 [file.py:39] ` and its kin, no year;
+bracketed: `[2025-10-01 08:00:00 DP1 TP0] ` (SGLang); the labels are in `LogLine.label`;
+lmcache: `[2025-01-01 00:00:00,000] LMCache INFO: `;
+trtllm: `[01/16/2026-06:20:17] [TRT-LLM] [RANK 0] [I] `, `[TensorRT-LLM][INFO] `;
+glog: `I0101 00:00:00.000000 1234 file.cc:123] ` (Mooncake, klog), no year;
+tracing: `2025-07-23T12:19:08.597Z  INFO target: ` (Dynamo, TGI); the target is in `LogLine.label`;
+json: the line is a JSON object that is no formatter's wrapping around a message;
+formatted: a JSON formatter or another logger took the prefix away; the text is the bare message;
+none: no known prefix.
+"""
+
+
+@dataclass(slots=True)
+class LogLine:
+    """One line of a text log, peeled down to the message of the program that wrote it."""
+
+    record: Record
+    """The first physical record of the line: it gives offset and line, and takes the outcome."""
+    text: str
+    """From the inner prefix on."""
+    message: str
+    """Behind the inner prefix."""
+    prefix: PrefixKind
+    time: LineTime
+    """All stamps of the line; `textlog` turns them into ns when the file has been read."""
+    process: str | None = None
+    """Process prefix, such as `EngineCore_DP0`."""
+    label: str | None = None
+    """What the inner prefix says beside time and level: ranks, rank, logger target."""
+    level: str | None = None
+    """Level of the inner prefix in capitals, where it has one."""
+    terminated: bool = True
+    """False if the file ends in the line: a number at its end may be cut."""
+    through_ray: bool = False
+    """Ray's de-duplication was in between: repeated lines are missing."""
+
+
+class Emit(Protocol):
+    """Takes a row of a text log together with the stamps that will date it."""
+
+    def __call__(self, row: Row, time: LineTime | None = None) -> None:
+        """Take the row; with `time`, its instant is filled in when the file has been read.
+
+        Arrival, observation or start of the row. Rows may come in any order.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogContext:
+    """What a dialect gets: its own context (the tally is the file's), the clock, the way out."""
+
+    context: ReadContext
+    clock: LogClock
+    """Of the file, shared by its dialects: differences of two lines, hints of year and zone."""
+    emit: Emit
+
+
 @dataclass(frozen=True, slots=True)
 class Guess:
     """How sure a format is that a file is its own (0..1), and why, in one sentence."""
@@ -223,6 +336,30 @@ class Reader(Protocol):
         ...
 
 
+class LogReader(Protocol):
+    """The lines of one dialect in one text log, on their way to rows."""
+
+    def take(self, line: LogLine) -> bool:
+        """Whether the line is this dialect's. If so it was given its one outcome on the tally.
+
+        False leaves tally and state untouched: another dialect is asked.
+        """
+        ...
+
+    def finish(self) -> None:
+        """Every line was taken: emit the rows held back, fill engine, version, grade and notes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogDialect:
+    """The lines of one program (or a family of them) inside text logs."""
+
+    prefixes: frozenset[PrefixKind]
+    """Kinds of inner prefix whose lines it wants to see."""
+    open: Callable[[LogContext], LogReader]
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """One literal format: a row of the registry."""
@@ -242,4 +379,8 @@ class Format:
     read: Reader
     is_benchmark: bool = False
     enable_hint: str = ""
-    """How to switch this log on in production."""
+    """How to switch this log on in production: flags to paste."""
+    dialect: LogDialect | None = None
+    """Set for kinds of lines that stand beside others in one text log (`textlog.log_format`)."""
+    max_record_bytes: int | None = None
+    """Limit of one record if it is not the usual 16 MiB (documents that hold a whole run)."""

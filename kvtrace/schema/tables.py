@@ -202,6 +202,36 @@ TRANSFERS: Final = Table(
     ("transfer_key",),
 )
 
+BLOCK_EVENTS: Final = Table(
+    "block_events",
+    "one change of one KV block that an engine reported",
+    (
+        Column("event_key", "int64", "key", f"the record: {_KEY}; its blocks share it"),
+        Column("position", "int32", "count", "place among the rows of the record, from 0"),
+        Column("source_id", "int32", "key", "the source"),
+        Column("observed_at_ns", "int64", "ns", "time of the event batch", _UNKNOWN),
+        Column("clock", "text", "name", "utc | naive | relative | monotonic | order"),
+        Column("instance", "text", "name", "engine and data-parallel rank", "one instance"),
+        Column("sequence", "int64", "count", "number of the batch; gaps are losses", _UNKNOWN),
+        Column("change", "text", "name", "stored | removed | moved | cleared"),
+        Column(
+            "block_key",
+            "uint64",
+            "keyed hash",
+            "chained token ids of the block, else the engine's own hash",
+            "cleared: all blocks of the instance",
+            keyed=True,
+        ),
+        Column(
+            "parent_key", "uint64", "keyed hash", "the block before it", "none, or unknown", True
+        ),
+        Column("block_tokens", "int32", "tokens", "tokens of the block", _UNKNOWN),
+        Column("medium", "text", "name", "device | host | disk | remote", _UNKNOWN),
+        Column("from_medium", "text", "name", "where a moved block was", "not moved"),
+    ),
+    ("event_key", "position"),
+)
+
 REJECTS: Final = Table(
     "rejects",
     "one unusable record; never its text",
@@ -269,5 +299,5 @@ REUSE: Final = Table(
 )
 
 TABLES: Final[dict[str, Table]] = {
-    table.name: table for table in (REQUESTS, BLOCKS, KEYS, SAMPLES, TRANSFERS, REJECTS, REUSE)
+    table.name: table for table in (REQUESTS, BLOCKS, KEYS, SAMPLES, TRANSFERS, BLOCK_EVENTS, REJECTS, REUSE)
 }

@@ -1,0 +1,91 @@
+"""The vocabulary of the samples table: what each metric means, whatever program printed it.
+
+Readers map upstream fields to these by formula, not by name. A counter is stored as what it gained
+between two observations (window `interval`); its first observation, which says nothing of an
+interval, is `cumulative`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class MetricName(NamedTuple):
+    """One metric of the samples table."""
+
+    name: str
+    unit: str
+    meaning: str
+
+
+_ROWS: Final = (
+    # hits: numerator and denominator where known, hit_unit and window always
+    MetricName("prefix_hit_ratio", "ratio", "looked-up prefix found in HBM"),
+    MetricName("external_prefix_hit_ratio", "ratio", "of the misses in HBM, found outside it"),
+    MetricName("prompt_hit_ratio", "ratio", "prompt found in any tier"),
+    MetricName("pool_hit_ratio", "ratio", "objects found in the pool's look-ups"),
+    MetricName("mm_hit_ratio", "ratio", "multi-modal inputs found in their cache"),
+    # tokens gained over the window
+    MetricName("prompt_tokens", "tokens", "prompt tokens of the requests admitted"),
+    MetricName("cached_tokens", "tokens", "prompt tokens served from any KV cache"),
+    MetricName("cached_device_tokens", "tokens", "prompt tokens served from HBM"),
+    MetricName("cached_host_tokens", "tokens", "prompt tokens served from host DRAM"),
+    MetricName("cached_disk_tokens", "tokens", "prompt tokens served from local SSD"),
+    MetricName("cached_remote_tokens", "tokens", "prompt tokens served from a remote pool"),
+    MetricName("cached_external_tokens", "tokens", "served from outside HBM, tier not said"),
+    MetricName("computed_tokens", "tokens", "prompt tokens computed"),
+    MetricName("output_tokens", "tokens", "tokens generated"),
+    MetricName("prompt_tokens_per_s", "tokens_per_s", "prompt tokens a second"),
+    MetricName("generation_tokens_per_s", "tokens_per_s", "generated tokens a second"),
+    # requests and queues
+    MetricName("running_requests", "requests", "requests in the batch"),
+    MetricName("waiting_requests", "requests", "requests in the queue"),
+    MetricName("swapped_requests", "requests", "requests swapped out to the host"),
+    MetricName("deferred_requests", "requests", "waiting requests that were deferred"),
+    MetricName("preemptions", "requests", "requests preempted"),
+    MetricName("finished_requests", "requests", "requests that ended"),
+    MetricName("new_requests", "requests", "sequences admitted to prefill, chunks counted again"),
+    MetricName("kv_fetch_waiting_requests", "requests", "waiting for a KV fetch to start"),
+    MetricName("kv_fetch_running_requests", "requests", "with a KV fetch in progress"),
+    MetricName("kv_fetch_done_requests", "requests", "fetched and waiting to run"),
+    # capacity and use of HBM
+    MetricName("kv_usage_ratio", "ratio", "KV blocks in use, of all in HBM"),
+    MetricName("cpu_kv_usage_ratio", "ratio", "KV blocks in use, of all swap space on the host"),
+    MetricName("kv_used_tokens", "tokens", "tokens that KV is held for in HBM"),
+    MetricName("kv_capacity_tokens", "tokens", "tokens that HBM can hold KV for"),
+    # one iteration
+    MetricName("iteration_elapsed_s", "s", "wall time of one engine step"),
+    # means over the window: numerator is the sum, denominator the count
+    MetricName("ttft_s", "s", "mean time to first token, from arrival"),
+    MetricName("queue_s", "s", "mean time in the queue"),
+    MetricName("prefill_s", "s", "mean time in prefill"),
+    MetricName("e2e_s", "s", "mean time from arrival to last token"),
+    MetricName("tpot_s", "s", "mean time per output token"),
+    # moves of KV over the window
+    MetricName("kv_loaded_bytes", "bytes", "KV bytes moved towards HBM"),
+    MetricName("kv_stored_bytes", "bytes", "KV bytes moved away from HBM"),
+    MetricName("kv_load_s", "s", "time spent moving KV towards HBM, summed over ranks"),
+    MetricName("kv_store_s", "s", "time spent moving KV away from HBM, summed over ranks"),
+    MetricName("transfer_bytes_per_s", "bytes_per_s", "KV bytes moved a second, as printed"),
+    # the pool
+    MetricName("pool_used_bytes", "bytes", "bytes held in the pool's DRAM"),
+    MetricName("pool_capacity_bytes", "bytes", "DRAM of the pool"),
+    MetricName("pool_ssd_used_bytes", "bytes", "bytes held on the pool's SSDs"),
+    MetricName("pool_usage_ratio", "ratio", "DRAM of the pool in use"),
+    MetricName("pool_objects", "objects", "objects held in the pool"),
+    MetricName("pool_evicted_objects", "objects", "objects evicted from the pool"),
+    MetricName("pool_evicted_bytes", "bytes", "bytes evicted from the pool"),
+    # measured links; `engine` names host and device
+    MetricName("pcie_tx_bytes", "bytes", "bytes that left the GPU over PCIe"),
+    MetricName("pcie_rx_bytes", "bytes", "bytes that reached the GPU over PCIe"),
+    MetricName("nvlink_tx_bytes", "bytes", "bytes that left the GPU over NVLink"),
+    MetricName("nvlink_rx_bytes", "bytes", "bytes that reached the GPU over NVLink"),
+    MetricName("nic_tx_bytes", "bytes", "bytes sent by an Ethernet port"),
+    MetricName("nic_rx_bytes", "bytes", "bytes received by an Ethernet port"),
+    MetricName("rdma_tx_bytes", "bytes", "bytes sent by an RDMA port"),
+    MetricName("rdma_rx_bytes", "bytes", "bytes received by an RDMA port"),
+    MetricName("sm_active_ratio", "ratio", "time share with a warp on an SM"),
+    MetricName("dram_active_ratio", "ratio", "time share in which HBM moved data"),
+)
+METRICS: Final[dict[str, MetricName]] = {row.name: row for row in _ROWS}
+"""By name. A format that needs another one adds a row here."""
