@@ -8,7 +8,15 @@ from typing import Final
 
 from kvtrace.ingest.contract import Format
 
-_MODULES: Final = ("mooncake", "azure", "burstgpt", "bailian", "vllm_timing", "vllm_text")
+_MODULES: Final = (
+    "mooncake",
+    "azure",
+    "burstgpt",
+    "bailian",
+    "vllm_timing",
+    "vllm_text",
+    "dynamo_request_trace",
+)
 
 
 @functools.cache
