@@ -16,6 +16,7 @@ _MODULES: Final = (
     "vllm_timing",
     "vllm_text",
     "dynamo_request_trace",
+    "lmcache_hashes",
 )
 
 
