@@ -1,7 +1,8 @@
-"""One request seen by several sources: joined by its id, never added up.
+"""One request seen by several layers: joined by its id, never added up.
 
-The headline keeps its own values; what it does not know is filled from the other sources, best
-grade first. An id joins only if it is unique in both sources.
+The headline keeps its own values; what it does not know is filled from the other sources: best
+grade first (A, B, L, C), then the order of the files. Every source that joins lends its ids, so
+that one which shares ids with it alone joins too. Which rows are the same request: `pairs`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kvtrace.ingest.columns import STRIPPED_ID
+from kvtrace.ingest.pairs import Matched, matched, named
 from kvtrace.ingest.sources import ABSOLUTE, HEADLINE_ORDER, Source
 from kvtrace.units import NS_PER_MS
 
 JOINED_SHARE: Final = 0.5
-"""A source of which at least this share of rows was matched has the role `joined`."""
-_FILLED: Final = (
+"""A source of which at least this share of rows was matched has the role `joined`; where this share
+of the smaller source was matched, two sources of one log count the same requests."""
+CONFLICT_FLAG: Final = "join_conflict"
+"""Two layers state different counts for the request."""
+_NAMES: Final = (
     "session_key",
     "parent_key",
     "turn",
@@ -25,12 +29,18 @@ _FILLED: Final = (
     "llm",
     "adapter",
     "request_type",
-    "prompt_tokens",
-    "cached_tokens",
+)
+"""What a call and its children have in common."""
+_TIERS: Final = (
     "cached_device_tokens",
     "cached_host_tokens",
     "cached_disk_tokens",
     "cached_remote_tokens",
+)
+_PROMPT: Final = ("prompt_tokens", "cached_tokens", *_TIERS)
+"""Filled together or not at all: tiers <= cached <= prompt must hold."""
+_FILLED: Final = (
+    *_NAMES,
     "cache_write_tokens",
     "computed_tokens",
     "output_tokens",
@@ -39,6 +49,7 @@ _FILLED: Final = (
     "tpot_ns",
     "e2e_ns",
 )
+_COMPARED: Final = (*_PROMPT, "output_tokens")
 _OTHER: Final = "_other"
 _FAILED: Final = ("error", "cancelled", "gateway_cache_hit")
 _COARSE_NS: Final = 2**62
@@ -47,83 +58,181 @@ _FINE_NS: Final = NS_PER_MS
 
 
 def join_sources(headline: Source, sources: list[Source]) -> None:
-    """Merge the other sources into the headline by request id, in place."""
-    others = [
+    """Merge the other sources into the headline by request id, in place.
+
+    Rows without a partner stand beside, since they may be requests of the headline under another
+    id; those of a source that shares a log with the headline are other requests, and are appended.
+    """
+    waiting = [
         source for source in sources if source is not headline and not source.requests.is_empty()
     ]
-    others.sort(key=lambda source: (HEADLINE_ORDER[source.grade], source.source_id))
+    waiting.sort(key=lambda source: (HEADLINE_ORDER[source.grade], source.source_id))
+    aliases = named(headline.requests, "request_key").clear()
     clocks: list[tuple[Source, pl.DataFrame]] = []
-    for other in others:
-        pairs = matched_pairs(headline.requests, other.requests)
-        if pairs.is_empty():
-            message = (
-                "no request id in common with the headline source; these requests may be the "
-                "same ones, so they stand beside and are not added"
-            )
-            other.notes.append(("stands_beside", message))
-            continue
-        clocks.append((other, _merge(headline, other, pairs)))
+    last: dict[int, Matched] = {}
+    is_new = True
+    while waiting and is_new:
+        is_new = False
+        for other in list(waiting):
+            found = last[other.source_id] = _matched(headline, other, aliases)
+            if found.pairs.is_empty() and found.calls.is_empty():
+                continue
+            aliases = pl.concat([aliases, _lent_ids(other, found)])
+            clocks.append((other, _merge(headline, other, found)))
+            waiting.remove(other)
+            is_new = True
+    for other in waiting:
+        _stand_beside(other, last[other.source_id])
     _take_clock(headline, clocks)
 
 
-def matched_pairs(headline: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-    """(request_key, other_key) of rows with the same request id, unique on both sides.
-
-    The 8-hex suffix of newer vLLM engines is stripped only where the stripped id exists in the
-    other source.
-    """
-    ours = _unique_ids(headline, "request_id_key", "request_key")
-    theirs = _unique_ids(other, "request_id_key", "other_key")
-    pairs = ours.join(theirs, on="id", how="inner")
-    for left, right in (
-        (ours, _unique_ids(other, STRIPPED_ID, "other_key")),
-        (_unique_ids(headline, STRIPPED_ID, "request_key"), theirs),
-    ):
-        left_rest = left.join(pairs, on="request_key", how="anti")
-        right_rest = right.join(pairs, on="other_key", how="anti")
-        pairs = pl.concat([pairs, left_rest.join(right_rest, on="id", how="inner")])
-    return pairs.select("request_key", "other_key").sort("request_key")
+def _matched(headline: Source, other: Source, aliases: pl.DataFrame) -> Matched:
+    ours = pl.concat([named(headline.requests, "request_key"), aliases])
+    is_dated = headline.clock in ABSOLUTE and other.clock in ABSOLUTE
+    return matched(ours, named(other.requests, "other_key"), is_dated=is_dated)
 
 
-def _unique_ids(frame: pl.DataFrame, id_column: str, key_name: str) -> pl.DataFrame:
-    column = pl.col(id_column)
-    return frame.filter(column.is_not_null() & column.is_unique()).select(
-        column.alias("id"), pl.col("request_key").alias(key_name)
-    )
+def _lent_ids(other: Source, found: Matched) -> pl.DataFrame:
+    """The ids of matched rows, as further ids of the headline's rows."""
+    ids = named(other.requests, "other_key")
+    lent = pl.concat([found.pairs, found.calls]).join(ids, on="other_key", how="inner")
+    return lent.select("request_key", *(name for name in ids.columns if name != "other_key"))
 
 
-def _merge(headline: Source, other: Source, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Fill the headline from the matched rows, drop those from the other source; their arrivals."""
-    theirs = other.requests.rename(
-        {name: name + _OTHER for name in other.requests.columns if name != "request_key"}
-    ).rename({"request_key": "other_key"})
-    wide = (
-        headline.requests.join(pairs, on="request_key", how="left")
-        .join(theirs, on="other_key", how="left")
-        .sort("request_key")
-    )
-    conflicts = int((wide["prompt_tokens"] != wide["prompt_tokens" + _OTHER]).sum())
-    if conflicts:
+def _stand_beside(other: Source, found: Matched) -> None:
+    if found.is_another_day:
         message = (
-            f"{conflicts} requests have other prompt tokens in {other.name}; "
-            "the headline's own are kept"
+            "the ids of these requests occur in the headline source too, but more than a day "
+            "apart and at no steady distance: they are of another run and stand beside"
         )
-        headline.notes.append(("join_conflicts", message))
-    headline.requests = wide.with_columns(_filled(headline)).select(headline.requests.columns)
-    arrivals = wide.select(
-        "request_key", pl.col("arrived_at_ns" + _OTHER).alias("other_ns"), "other_key"
+        other.notes.append(("ids_of_another_day", message))
+        return
+    if len(found.undecided):
+        other.notes.append(_undecided(len(found.undecided)))
+    message = (
+        "no request id in common with the headline source; these requests may be the same ones, "
+        "so they stand beside and are not added"
     )
-    rows = len(other.requests)
+    if len(found.undecided):
+        message = message.replace("no request id", "no request id that can be told apart")
+    other.notes.append(("stands_beside", message))
+
+
+def _undecided(rows: int) -> tuple[str, str]:
+    return (
+        "ambiguous_request_ids",
+        f"{rows} requests have an id that comes again, another number of times in the headline "
+        "source and at other times; they are not joined and stand beside",
+    )
+
+
+def _merge(headline: Source, other: Source, found: Matched) -> pl.DataFrame:
+    """Fill the headline from the matched rows, take those from the other source; their arrivals."""
+    partners = _partners(other, found)
+    theirs = partners.rename(
+        {name: name + _OTHER for name in partners.columns if name not in {"request_key"}}
+    )
+    wide = headline.requests.join(theirs, on="request_key", how="left").sort("request_key")
+    is_conflict = _note_conflicts(headline, other, wide)
+    filled = wide.with_columns(_filled(headline, is_conflict))
+    headline.requests = filled.select(headline.requests.columns)
+    arrivals = wide.select(
+        "request_key",
+        pl.col("arrived_at_ns" + _OTHER).alias("other_ns"),
+        pl.col("status" + _OTHER).is_not_null().alias("is_matched"),
+    )
+    taken = pl.concat([found.pairs, found.calls]).select("other_key").unique()
+    rows, ours = len(other.requests), len(headline.requests)
     other.requests = other.requests.join(
-        pairs, left_on="request_key", right_on="other_key", how="anti"
+        taken, left_on="request_key", right_on="other_key", how="anti"
     ).sort("request_key")
-    _describe(headline, other, matched=len(pairs), rows=rows)
+    _note_calls(headline, other, found)
+    agreed = len(taken) >= JOINED_SHARE * min(rows, ours)
+    appended = _append_rest(headline, other, found) if agreed else 0
+    _describe(headline, other, found, matched=len(taken), rows=rows, appended=appended)
     return arrivals
 
 
-def _filled(headline: Source) -> list[pl.Expr]:
+def _partners(other: Source, found: Matched) -> pl.DataFrame:
+    """Rows of the other source under the headline's keys, at most one a row of the headline.
+
+    Between a call and several children only what they have in common is told; a call that is the
+    headline's also gets the outputs of its children, added up.
+    """
+    rows = other.requests.rename({"request_key": "other_key"})
+    one = found.pairs.join(rows, on="other_key", how="inner")
+    if found.calls.is_empty():
+        return one.drop("other_key")
+    calls = found.calls.join(rows, on="other_key", how="inner").sort("request_key", "other_key")
+    names = [name for name in one.columns if name not in {"request_key", "other_key"}]
+    output, is_parent = pl.col("output_tokens"), pl.len() > 1
+    all_known = is_parent & (output.null_count() == 0)
+    kept = {
+        "arrived_at_ns": pl.col("arrived_at_ns").min(),
+        "output_tokens": pl.when(all_known).then(output.sum()),
+        "status": pl.col("status").first(),
+        "is_benchmark": pl.col("is_benchmark").any(),
+        **{name: pl.col(name).drop_nulls().first() for name in _NAMES},
+    }
+    summed = calls.group_by("request_key", maintain_order=True).agg(
+        (kept[name] if name in kept else pl.lit(None, dtype=dtype)).alias(name)
+        for name, dtype in one.schema.items()
+        if name in names
+    )
+    return pl.concat([one.drop("other_key"), summed.select("request_key", *names)])
+
+
+def _note_calls(headline: Source, other: Source, found: Matched) -> None:
+    if found.calls.is_empty():
+        return
+    ours, theirs = (found.calls[key].n_unique() for key in ("request_key", "other_key"))
+    message = (
+        f"{ours} requests and {theirs} of {other.name} are calls and their children (prompts of a "
+        "batch, or n answers): whose tokens and times are whose is not known, so only what they "
+        "have in common is filled"
+    )
+    headline.notes.append(("joined_calls", message))
+
+
+def _note_conflicts(headline: Source, other: Source, wide: pl.DataFrame) -> pl.Series:
+    """Whether the two sources state different counts, by row; says how many of which."""
+    differs = wide.select(
+        (pl.col(name) != pl.col(name + _OTHER)).fill_null(False).alias(name) for name in _COMPARED
+    )
+    counts = {name: int(differs[name].sum()) for name in _COMPARED}
+    is_split = wide.select((_holds(own=True) & ~_holds(own=False)).alias("")).to_series()
+    parts = [f"{count} have other {name}" for name, count in counts.items() if count]
+    if is_split.any():
+        parts.append(f"{int(is_split.sum())} would have more cached than there is")
+    if parts:
+        message = f"of the requests joined with {other.name}, {', '.join(parts)}; "
+        headline.notes.append(("join_conflicts", message + "the headline's own are kept"))
+    return differs.select(pl.any_horizontal(_COMPARED).alias("")).to_series() | is_split
+
+
+def _holds(*, own: bool) -> pl.Expr:
+    """Tiers <= cached <= prompt, as far as they are known: of the headline's own values or filled.
+
+    Nulls hold, as does a cached total that only the tiers give.
+    """
+    known = {name: pl.col(name) if own else pl.coalesce(name, name + _OTHER) for name in _PROMPT}
+    tiers = pl.sum_horizontal(known[name] for name in _TIERS)
+    prompt, cached = known["prompt_tokens"], known["cached_tokens"]
+    return (
+        (tiers <= cached).fill_null(True)
+        & (tiers <= prompt).fill_null(True)
+        & (cached <= prompt).fill_null(True)
+    )
+
+
+def _filled(headline: Source, is_conflict: pl.Series) -> list[pl.Expr]:
     """Expressions that keep the headline's values and fill its nulls."""
     filled = [pl.coalesce(name, name + _OTHER).alias(name) for name in _FILLED]
+    agrees = _holds(own=False)
+    filled.extend(
+        pl.when(agrees).then(pl.coalesce(name, name + _OTHER)).otherwise(name).alias(name)
+        for name in _PROMPT
+    )
     is_theirs = pl.col("ttft_ns").is_null()
     filled.extend(
         pl.when(is_theirs).then(name + _OTHER).otherwise(name).alias(name)
@@ -133,18 +242,53 @@ def _filled(headline: Source) -> list[pl.Expr]:
         failed = pl.col("status" + _OTHER).is_in(_FAILED)  # null and `open` say nothing
         filled.append(pl.when(failed).then("status" + _OTHER).otherwise("status").alias("status"))
     filled.append(pl.col("is_benchmark") | pl.col("is_benchmark" + _OTHER).fill_null(False))
-    their_flags = pl.col("flags" + _OTHER).fill_null(pl.lit([], dtype=pl.List(pl.String)))
-    filled.append(pl.concat_list("flags", their_flags).list.unique(maintain_order=True))
+    none = pl.lit([], dtype=pl.List(pl.String))
+    conflict = pl.when(is_conflict).then(pl.lit([CONFLICT_FLAG])).otherwise(none)
+    flags = pl.concat_list("flags", pl.col("flags" + _OTHER).fill_null(none), conflict)
+    filled.append(flags.list.unique(maintain_order=True).alias("flags"))
     return filled
 
 
-def _describe(headline: Source, other: Source, *, matched: int, rows: int) -> None:
-    if matched >= JOINED_SHARE * rows:
+def _append_rest(headline: Source, other: Source, found: Matched) -> int:
+    """Append rows without a partner that are certainly no row of the headline; how many.
+
+    Layers that wrote into one log and mostly count the same requests name them alike, so that an
+    id that the headline lacks is a request that it did not see (a look-up that was not made, a pod
+    without a KV layer). Their unknown stays null. Rows with blocks keep their own domain.
+    """
+    logs = {read.log_id for read in headline.files}
+    is_shared = any(read.log_id in logs for read in other.files)
+    has_blocks = any(read.rows is not None and len(read.rows.block_counts) for read in other.files)
+    if not is_shared or has_blocks or headline.clock != other.clock:
+        return 0
+    is_other = pl.col("request_id_key").is_not_null()
+    is_other &= ~pl.col("request_key").is_in(found.undecided.implode())
+    rest = other.requests.filter(is_other)
+    if rest.is_empty():
+        return 0
+    headline.requests = pl.concat([headline.requests, rest]).sort("request_key")
+    other.requests = other.requests.filter(~is_other)
+    message = (
+        f"{len(rest)} requests of {other.name} that the headline source did not see are rows too: "
+        "both wrote into one log and name requests alike"
+    )
+    headline.notes.append(("rows_of_another_layer", message))
+    return len(rest)
+
+
+def _describe(
+    headline: Source, other: Source, found: Matched, *, matched: int, rows: int, appended: int
+) -> None:
+    if matched >= JOINED_SHARE * rows or other.requests.is_empty():
         other.role = "joined"
     message = f"{matched} of {rows} requests of {other.name} joined by request id"
     headline.notes.append(("joined_by_request_id", message))
-    if matched < rows:
-        rest = f"{rows - matched} requests without a partner in the headline stand beside"
+    if len(found.undecided):
+        other.notes.append(_undecided(len(found.undecided)))
+    if matched + appended < rows:
+        rest = (
+            f"{rows - matched - appended} requests without a partner in the headline stand beside"
+        )
         other.notes.append(("unmatched_requests", rest))
 
 
@@ -167,7 +311,9 @@ def _take_clock(headline: Source, clocks: list[tuple[Source, pl.DataFrame]]) -> 
         dated, key=lambda pair: max(pair[0].clock_resolution_ns or _COARSE_NS, _FINE_NS)
     )
     own = headline.requests["arrived_at_ns"]
-    theirs = arrivals["other_ns"]
+    theirs = headline.requests.join(arrivals, on="request_key", how="left", maintain_order="left")[
+        "other_ns"
+    ]
     shift = (theirs - own).drop_nulls().to_numpy()
     is_relative = headline.clock == "relative" and len(shift) > 0
     moved = (
@@ -187,5 +333,5 @@ def _take_clock(headline: Source, clocks: list[tuple[Source, pl.DataFrame]]) -> 
 
 
 def _all_dated(arrivals: pl.DataFrame) -> bool:
-    matched = arrivals.filter(pl.col("other_key").is_not_null())
-    return not matched.is_empty() and matched["other_ns"].null_count() == 0
+    matched_rows = arrivals.filter("is_matched")
+    return not matched_rows.is_empty() and matched_rows["other_ns"].null_count() == 0

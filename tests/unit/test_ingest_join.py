@@ -1,4 +1,4 @@
-"""Joining sources by request id: filled, never added, conflicts counted."""
+"""Joining sources by request id: filled, never added, conflicts counted, reused ids told apart."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def test_nulls_are_filled_and_known_values_kept(tmp_path: Path) -> None:
         ("joined", 2),
     ]
     conflict = next(note for note in result.notes if note.code == "join_conflicts")
-    assert conflict.message.startswith("1 requests have other prompt tokens")
+    assert "1 have other prompt_tokens, 1 have other output_tokens" in conflict.message
+    assert result.frames["requests"]["flags"].to_list() == [["join_conflict"]] * 2
 
 
 def test_file_counts_stay_when_rows_are_merged(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_few_matches_fill_but_do_not_make_the_source_joined(tmp_path: Path) -> N
     assert len(result.frames["requests"]) == 4
 
 
-def test_ids_that_are_not_unique_do_not_join(tmp_path: Path) -> None:
+def test_an_id_of_one_instant_is_not_told_apart(tmp_path: Path) -> None:
     result = joined(
         tmp_path,
         [trace_row("a"), trace_row("b")],
@@ -96,6 +97,7 @@ def test_ids_that_are_not_unique_do_not_join(tmp_path: Path) -> None:
     assert result.totals.cached_tokens is None
     assert result.frames["requests"].filter(~pl.col("is_headline")).height == 2
     assert result.frames["requests"]["flags"].to_list()[3] == ["id_conflict"]
+    assert "ambiguous_request_ids" in codes(result)
 
 
 def test_vllm_suffix_is_stripped_only_where_the_plain_id_exists(tmp_path: Path) -> None:
@@ -194,3 +196,157 @@ def test_flags_are_united_and_benchmark_marks_kept(tmp_path: Path) -> None:
     )
     assert result.frames["requests"]["flags"].to_list() == [["x", "y"]]
     assert result.frames["requests"]["is_benchmark"].to_list() == [True]
+
+
+# Ids that come again
+
+
+def utc(tmp_path: Path, trace: list[dict[str, object]], log: list[dict[str, object]]) -> Ingested:
+    """The same two layers, both with dates."""
+    return joined(tmp_path, trace, log, trace_clock="utc")
+
+
+def test_an_id_that_comes_equally_often_joins_in_order_of_time(tmp_path: Path) -> None:
+    # A process that numbers its requests from 0 was started three times. The log has its lines in
+    # another order.
+    result = utc(
+        tmp_path,
+        [trace_row("0", at, cached_tokens=None) for at in (1000, 5000, 9000)],
+        [log_row("0", at, cached_tokens=n) for at, n in ((9002, 3), (1002, 1), (5002, 2))],
+    )
+    assert result.frames["requests"]["cached_tokens"].to_list() == [1, 2, 3]
+    assert result.sources[1].role == "joined"
+
+
+def test_where_counts_differ_the_nearest_joins_and_the_rest_stands_beside(tmp_path: Path) -> None:
+    # The log was switched on before the second run: 5001 is near 5000, nothing is near 1000. Of
+    # 9000 and 9400 the row at 9390 is nearer to the latter, and 9000 is left without.
+    result = utc(
+        tmp_path,
+        [trace_row("0", 1000), trace_row("0", 5000), trace_row("1", 9000), trace_row("1", 9400)],
+        [log_row("0", 5001, cached_tokens=2), log_row("1", 9390, cached_tokens=4)],
+    )
+    assert result.frames["requests"]["cached_tokens"].to_list() == [None, 2, None, 4]
+
+
+def test_a_reused_id_far_in_time_is_left_apart_and_said(tmp_path: Path) -> None:
+    # 601 s are more than the 600 s that a layer may be behind.
+    result = utc(
+        tmp_path,
+        [trace_row("0", 1000), trace_row("0", 5000), trace_row("x", 5000)],
+        [log_row("0", 5601, cached_tokens=2), log_row("x", 5000)],
+    )
+    assert result.totals.cached_tokens is None
+    note = next(note for note in result.notes if note.code == "ambiguous_request_ids")
+    assert note.message.startswith("1 requests")
+
+
+def test_equal_counts_of_other_runs_are_not_paired_by_order(tmp_path: Path) -> None:
+    # Two occurrences on both sides, but the trace missed the first run and the log the last one:
+    # in order of time 5000 would go with 1000. By nearness only 5000 with 5001 is left.
+    result = utc(
+        tmp_path,
+        [trace_row("0", 5000), trace_row("0", 9000)],
+        [log_row("0", 1000, cached_tokens=1), log_row("0", 5001, cached_tokens=2)],
+    )
+    assert result.frames["requests"].filter("is_headline")["cached_tokens"].to_list() == [2, None]
+
+
+def test_clocks_apart_are_aligned_by_the_ids_that_come_once(tmp_path: Path) -> None:
+    # The trace counts from 0, the log is 100 s ahead of it, as three unique ids say; so the one
+    # row "r" of the log at 150 is the trace's second "r", at 50.
+    result = joined(
+        tmp_path,
+        [trace_row(name, at) for name, at in (("a", 0), ("b", 1), ("c", 2), ("r", 3), ("r", 1000))],
+        [
+            *(log_row(name, 100 + at) for name, at in (("a", 0), ("b", 1), ("c", 2))),
+            log_row("r", 1101, cached_tokens=7),
+        ],
+    )
+    assert result.frames["requests"]["cached_tokens"].to_list() == [None] * 4 + [7]
+
+
+def test_ids_of_another_day_are_other_requests(tmp_path: Path) -> None:
+    # Counters 0, 1, 2 of two runs, two days apart and at unsteady distances.
+    day = 86_400
+    result = utc(
+        tmp_path,
+        [trace_row(str(n), 1000 * n) for n in range(3)],
+        [log_row(str(n), 2 * day + 7000 * n, cached_tokens=1) for n in range(3)],
+    )
+    assert result.totals.cached_tokens is None
+    assert "ids_of_another_day" in codes(result)
+    assert result.sources[1].role == "beside"
+
+
+def test_a_steady_shift_of_a_year_is_a_wrong_clock(tmp_path: Path) -> None:
+    year = 365 * 86_400
+    result = utc(
+        tmp_path,
+        [trace_row(str(n), 1000 * n) for n in range(3)],
+        [log_row(str(n), year + 1000 * n, cached_tokens=1) for n in range(3)],
+    )
+    assert result.totals.cached_tokens == 3
+
+
+# Several layers
+
+
+def test_tiers_are_filled_from_the_layer_that_knows_them(tmp_path: Path) -> None:
+    result = joined(
+        tmp_path,
+        [trace_row("a", cached_tokens=8)],
+        [log_row("a", cached_device_tokens=3, cached_remote_tokens=5)],
+    )
+    assert result.totals.cached_tiers == {"device": 3, "host": None, "disk": None, "remote": 5}
+    assert "join_conflicts" not in codes(result)
+
+
+def test_a_split_above_the_total_is_a_conflict_and_not_taken(tmp_path: Path) -> None:
+    # a: 3 + 6 > 8 cached. b: cached 11 > 10 prompt. c: a part below the total is no conflict.
+    result = joined(
+        tmp_path,
+        [trace_row("a", cached_tokens=8), trace_row("b"), trace_row("c", cached_device_tokens=4)],
+        [
+            log_row("a", cached_device_tokens=3, cached_remote_tokens=6),
+            log_row("b", cached_tokens=11, output_tokens=2),
+            log_row("c", cached_tokens=9),
+        ],
+    )
+    rows = result.frames["requests"]
+    assert rows["cached_device_tokens"].to_list() == [None, None, 4]
+    assert rows["cached_remote_tokens"].to_list() == [None, None, None]
+    assert rows["cached_tokens"].to_list() == [8, None, 9]
+    assert rows["output_tokens"].to_list() == [None, 2, None]
+    assert rows["flags"].to_list() == [["join_conflict"], ["join_conflict"], []]
+    note = next(note for note in result.notes if note.code == "join_conflicts")
+    assert "2 would have more cached than there is" in note.message
+
+
+def test_a_layer_joins_through_the_ids_of_another_one(tmp_path: Path) -> None:
+    # The trace and the router name the call; the engine and the KV layer say it with a suffix.
+    # Grade B (the router) goes before L; the KV layer, read first, shares no id with the trace
+    # until the engine has joined.
+    paths = [
+        write_rows(tmp_path / "1", "kv", [log_row("c-1a2b3c4d-0a0b0c0d", cached_host_tokens=2)]),
+        write_rows(tmp_path / "2", "engine", [log_row("c-1a2b3c4d", queue_ns=5)]),
+        write_rows(tmp_path / "3", "router", [log_row("c", cached_tokens=6)]),
+        write_rows(tmp_path / "4", "trace", [trace_row("c")]),
+    ]
+    formats = [made_up(name) for name in ("kv", "engine", "router")]
+    result = ingest(paths, *formats, made_up("trace", block_size=10))
+    row = result.frames["requests"].row(0, named=True)
+    assert len(result.frames["requests"]) == 1
+    assert (row["cached_tokens"], row["cached_host_tokens"], row["queue_ns"]) == (6, 2, 5)
+    roles = {source.format: source.role for source in result.sources}
+    assert roles == {"trace": "headline", "router": "joined", "engine": "joined", "kv": "joined"}
+
+
+def test_the_better_grade_fills_first(tmp_path: Path) -> None:
+    paths = [
+        write_rows(tmp_path / "1", "lengths", [log_row("c", llm="l", prompt_tokens=10)]),
+        write_rows(tmp_path / "2", "hits", [log_row("c", llm="b", cached_tokens=6)]),
+        write_rows(tmp_path / "3", "trace", [trace_row("c")]),
+    ]
+    result = ingest(paths, made_up("lengths"), made_up("hits"), made_up("trace", block_size=10))
+    assert result.frames["requests"]["llm"].to_list() == ["b"]
