@@ -17,6 +17,7 @@ _MODULES: Final = (
     "vllm_text",
     "dynamo_request_trace",
     "lmcache_hashes",
+    "sglang_request_metrics",
 )
 
 
