@@ -124,7 +124,7 @@ def clock_coarse(evidence: Evidence) -> Hit | None:
     steps = [
         entry.clock_resolution_ns
         for entry in evidence.data.files
-        if entry.source_id in wanted and entry.clock_resolution_ns is not None
+        if wanted.intersection(entry.source_ids) and entry.clock_resolution_ns is not None
     ]
     gap_s = ratio(evidence.data.span_s, max(evidence.data.requests - 1, 0))
     if not steps or gap_s is None or max(steps) / NS_PER_S <= gap_s:

@@ -30,7 +30,7 @@ class Window:
     def headline_files(self) -> list[FileEntry]:
         """Files whose rows feed the totals."""
         wanted = {s.source_id for s in self.manifest.sources if s.role == "headline"}
-        return [entry for entry in self.manifest.files if entry.source_id in wanted]
+        return [entry for entry in self.manifest.files if wanted.intersection(entry.source_ids)]
 
 
 def grade_of(sources: Sequence[SourceEntry]) -> Grade:
@@ -59,6 +59,7 @@ def build_data(manifest: Manifest, *, span_s: float | None, unconfirmed: Sequenc
         block_size_tokens=totals.block_size_tokens,
         samples=totals.samples,
         transfers=totals.transfers,
+        block_events=totals.block_events,
         rejected=totals.rejected,
         notes=totals.notes,
         evidence_grade=grade,

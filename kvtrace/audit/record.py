@@ -88,6 +88,7 @@ class Data(msgspec.Struct, kw_only=True):
     block_size_tokens: int | None
     samples: int
     transfers: int
+    block_events: int = 0
     rejected: int
     notes: list[Note]
     evidence_grade: Grade

@@ -1,8 +1,8 @@
 """Time stamps of traces and logs as int64 nanoseconds, with no float on the way.
 
 A log line may carry up to three stamps: an instant with a zone (put in front by a container or a
-syslog), a full date without a zone, or a date without a year. `LogClock` collects them while a file
-is read and decides at its end, when the whole file is known, which of them makes the clock.
+syslog), a full date without a zone, or a date without a year. `FileClock` collects them while a
+file is read and decides at its end, when the whole file is known, which of them makes the clock.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kvtrace.errors import UsageError
-from kvtrace.ingest.contract import ReadContext
-from kvtrace.units import NS_PER_S
+from kvtrace.ingest.contract import LineTime, ReadContext
+from kvtrace.units import NS_PER_S, NS_PER_US
 
 INT64_MAX: Final = (1 << 63) - 1
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
@@ -125,22 +125,31 @@ def zone_shift(tz: str | None) -> Callable[[int], int]:
     return shift
 
 
-class LineTime(NamedTuple):
-    """The stamps of one log line; resolved to one clock when the file has been read."""
-
-    instant_ns: int | None
-    """UTC, from an outer layer."""
-    naive_ns: int | None
-    """Full date without a zone."""
-    month_day: int | None
-    """Month × 100 + day of a date without a year."""
-    time_ns: int
-    """Since midnight, with `month_day`."""
-    wraps: int
-    """New Years passed since the first stamped line of the file."""
+NO_TIME: Final = LineTime(None, None, None, 0, 0)
+"""The stamps of a line that has none."""
+_MAX_ZONE_ANCHORS: Final = 256
+_ZONE_STEP_NS: Final = 900 * NS_PER_S
+_MAX_ZONE_NS: Final = 15 * 3600 * NS_PER_S
 
 
-class LogClock:
+class ClockUse:
+    """Which stamps the rows of one source have: they decide its clock."""
+
+    def __init__(self) -> None:
+        self.bearing = 0
+        self.instants = 0
+        self.naives = 0
+        self.yearless = 0
+
+    def count(self, time: LineTime) -> None:
+        """Say that a row will ask for this time."""
+        self.bearing += 1
+        self.instants += time.instant_ns is not None
+        self.naives += time.naive_ns is not None
+        self.yearless += time.month_day is not None
+
+
+class FileClock:
     """The clock of one text log: one stamp a line goes in, a resolver comes out at the end."""
 
     def __init__(self) -> None:
@@ -150,11 +159,8 @@ class LogClock:
         self._anchored: tuple[int, int | None, int] | None = None
         self._last_month_day = 0
         self._has_leap_day: set[int] = set()
-        self._bearing = 0
-        self._instants = 0
-        self._naives = 0
-        self._yearless = 0
-        self._resolution = NS_PER_S
+        self._zone_anchors: list[tuple[LineTime, int]] = []
+        self._instant_step = self._naive_step = self._yearless_step = NS_PER_S
 
     def observe(
         self,
@@ -168,9 +174,15 @@ class LogClock:
         if month_day is not None:
             self._step(month_day // 100)
             self._last_month_day = month_day
+            if time_ns % NS_PER_S:
+                self._yearless_step = NS_PER_US  # glog prints microseconds
             if month_day == 229:
                 self._has_leap_day.add(self._wraps)
         wraps = self._wraps
+        if instant is not None:
+            self._instant_step = min(self._instant_step, instant.resolution_ns)
+        if naive is not None:
+            self._naive_step = min(self._naive_step, naive.resolution_ns)
         if instant is not None:
             self._anchor(instant.ns, "the container's time stamps")
         elif naive is not None:
@@ -183,13 +195,22 @@ class LogClock:
             wraps,
         )
 
-    def count(self, time: LineTime, *, resolution_ns: int = NS_PER_S) -> None:
-        """Say that a row will ask for this time: it takes part in choosing the clock."""
-        self._bearing += 1
-        self._instants += time.instant_ns is not None
-        self._naives += time.naive_ns is not None
-        self._yearless += time.month_day is not None
-        self._resolution = min(self._resolution, resolution_ns)
+    def elapsed_ns(self, start: LineTime, end: LineTime) -> int | None:
+        """Nanoseconds between two lines on the best stamps that both have; None if none."""
+        if start.instant_ns is not None and end.instant_ns is not None:
+            return end.instant_ns - start.instant_ns
+        if start.naive_ns is not None and end.naive_ns is not None:
+            return end.naive_ns - start.naive_ns
+        if start.month_day is None or end.month_day is None:
+            return None
+        year = self._anchors[-1][0] - self._anchors[-1][1] if self._anchors else _LEAP_YEAR
+        first, last = _yearless_ns(start, year), _yearless_ns(end, year)
+        return None if first is None or last is None else last - first
+
+    def anchor_zone(self, naive: LineTime, epoch_ns: int) -> None:
+        """A line without zone holds an instant of its own that is (nearly) its stamp."""
+        if len(self._zone_anchors) < _MAX_ZONE_ANCHORS and naive.instant_ns is None:
+            self._zone_anchors.append((naive, epoch_ns))
 
     def _step(self, month: int) -> None:
         if self._month is not None and month - self._month < -6:
@@ -208,40 +229,62 @@ class LogClock:
             self._anchors.append((day.year, self._wraps, whence))
         self._anchored = (ordinal, self._month, self._wraps)
 
-    def resolver(self, context: ReadContext) -> Callable[[LineTime], int | None]:
+    def resolver(self, context: ReadContext, use: ClockUse) -> Callable[[LineTime], int | None]:
         """The function from a line's stamps to its time in ns; fills the clock of `context`."""
-        if self._bearing == 0:
+        if use.bearing == 0:
             context.clock_reason = "no used line carries a time"
             return lambda time: None
-        if self._instants == self._bearing:
-            context.clock, context.clock_resolution_ns = "utc", self._resolution
+        if use.instants == use.bearing:
+            context.clock, context.clock_resolution_ns = "utc", self._instant_step
             context.clock_reason = "the container's time stamps carry a zone"
             return lambda time: time.instant_ns
-        shift = zone_shift(context.tz)
         base_year, why = self._base_year(context)
-        if self._yearless and not self._anchors:
+        offset_ns = None if context.tz else self._zone_offset_ns(base_year)
+        shift = zone_shift(context.tz) if offset_ns is None else lambda ns: ns - offset_ns
+        if use.yearless and not self._anchors and not self._zone_anchors:
             context.note("year_assumed", f"The log's clock has no year; {why}.")
-        zone = f"zone from --tz {context.tz}" if context.tz else "no zone: taken as UTC"
-        context.clock = "utc" if context.tz else "naive"
-        context.clock_resolution_ns = NS_PER_S if self._yearless else self._resolution
-        context.clock_reason = f"{why}; {zone}" if self._yearless else f"full dates; {zone}"
-        if context.tz is None:
+        zone = _zone_words(context.tz, offset_ns)
+        is_placed = context.tz is not None or offset_ns is not None
+        context.clock = "utc" if is_placed else "naive"
+        context.clock_resolution_ns = (
+            self._yearless_step if use.yearless else self._naive_step
+        )
+        context.clock_reason = f"{why}; {zone}" if use.yearless else f"full dates; {zone}"
+        if not is_placed:
             context.note("naive_clock", "The log's clock has no zone; it is taken as UTC (--tz).")
 
         def resolve(time: LineTime) -> int | None:
-            if time.month_day is not None:
-                month, day = divmod(time.month_day, 100)
-                ns = civil_ns(base_year + time.wraps, month, day, 0)
-                return None if ns is None else shift(ns + time.time_ns)
-            return None if time.naive_ns is None else shift(time.naive_ns)
+            if time.naive_ns is not None:
+                return shift(time.naive_ns)
+            if time.month_day is None:
+                return time.instant_ns
+            ns = _yearless_ns(time, base_year)
+            return None if ns is None else shift(ns)
 
         return resolve
+
+    def _zone_offset_ns(self, base_year: int) -> int | None:
+        """What local time is ahead of UTC, if nearly all lines that say it agree."""
+        votes: dict[int, int] = {}
+        for time, epoch_ns in self._zone_anchors:
+            local = time.naive_ns if time.naive_ns is not None else _yearless_ns(time, base_year)
+            if local is not None:
+                offset = round((local - epoch_ns) / _ZONE_STEP_NS) * _ZONE_STEP_NS
+                votes[offset] = votes.get(offset, 0) + 1
+        best = max(votes, key=lambda offset: (votes[offset], -abs(offset)), default=None)
+        if best is None or abs(best) > _MAX_ZONE_NS or votes[best] < 0.8 * sum(votes.values()):
+            return None
+        return best
 
     def _base_year(self, context: ReadContext) -> tuple[int, str]:
         """Year of the lines before the first New Year, and where it comes from."""
         if self._anchors:
             year, wraps, whence = self._anchors[-1]
             return year - wraps, f"year from {whence}"
+        if self._zone_anchors:
+            time, epoch_ns = self._zone_anchors[-1]
+            day = date.fromordinal(epoch_ns // (NS_PER_S * _S_PER_DAY) + _EPOCH_ORDINAL)
+            return day.year - time.wraps, "year from lines that carry an epoch time"
         if context.year is not None:
             return context.year - self._wraps, f"year {context.year} of the last line from --year"
         modified = datetime.fromtimestamp(context.modified_at_ns // NS_PER_S, tz=UTC)
@@ -256,3 +299,32 @@ class LogClock:
                 break
             base -= 1
         return base, f"year {base + self._wraps} of the last line from the file's modification time"
+
+
+_LEAP_YEAR: Final = 2024
+"""Stands in for a year that is not known yet: every date exists in it."""
+
+
+def _yearless_ns(time: LineTime, base_year: int) -> int | None:
+    """A stamp without year in the year that its wraps make of `base_year`; None: no such date."""
+    if time.month_day is None:
+        return None
+    day_ns = _day_ns(base_year + time.wraps, time.month_day)
+    return None if day_ns is None else day_ns + time.time_ns
+
+
+@functools.lru_cache(maxsize=1024)
+def _day_ns(year: int, month_day: int) -> int | None:
+    month, day = divmod(month_day, 100)
+    return civil_ns(year, month, day, 0)
+
+
+def _zone_words(tz: str | None, offset_ns: int | None) -> str:
+    if tz:
+        return f"zone from --tz {tz}"
+    if offset_ns is None:
+        return "no zone: taken as UTC"
+    minutes = round(offset_ns / (60 * NS_PER_S))
+    sign = "-" if minutes < 0 else "+"
+    hours = f"{sign}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+    return f"zone {hours} from lines that carry an epoch time"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -14,7 +15,9 @@ import numpy.typing as npt
 import polars as pl
 
 from kvtrace.ingest.contract import (
+    BlockEventRow,
     LateArrivals,
+    LineTime,
     Record,
     RequestRow,
     Row,
@@ -26,7 +29,7 @@ from kvtrace.ingest.hashing import KeyedHasher, finished
 from kvtrace.ingest.limits import IMPLAUSIBLE_FLAG, PLAUSIBLE_TOKENS
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock
-from kvtrace.schema.tables import REJECTS, REQUESTS, SAMPLES, TRANSFERS
+from kvtrace.schema.tables import BLOCK_EVENTS, REJECTS, REQUESTS, SAMPLES, TRANSFERS, Table
 
 FILE_KEY_STEP: Final = 1 << 44
 """Keys are file number × this + byte offset."""
@@ -35,6 +38,7 @@ COPY_DIGEST: Final = "_copy_digest"
 STRIPPED_ID: Final = "_stripped_id_key"
 """Helper column: hash of the request id without the 8-hex suffix that newer vLLM engines add."""
 _FLUSH_ROWS: Final = 65_536
+_FLUSH_OBSERVED: Final = 8_192
 _VLLM_SUFFIX: Final = re.compile(r"-[0-9a-f]{8}\Z")
 _MAX_INT32: Final = 2**31 - 1
 _MAX_NAMED_LINES: Final = 3
@@ -52,6 +56,7 @@ class FileRows:
     requests: pl.DataFrame
     samples: pl.DataFrame
     transfers: pl.DataFrame
+    block_events: pl.DataFrame
     rejects: pl.DataFrame
     observations: int
     block_request_keys: IntArray
@@ -61,9 +66,116 @@ class FileRows:
     block_keys: UIntArray
     """(sum of block_counts,) keys of one request after the other."""
 
+    @property
+    def holds_rows(self) -> bool:
+        """Whether anything was understood."""
+        tables = (self.requests, self.samples, self.transfers, self.block_events)
+        return not all(table.is_empty() for table in tables)
+
+
+Resolver = Callable[[LineTime], int | None]
+"""From the stamps of a log line to its time in ns."""
+_UNKNOWN: Final = -(1 << 63)
+
+
+class _Stamps:
+    """The stamps of rows of a text log, flat; they become instants when the file has been read."""
+
+    def __init__(self) -> None:
+        self._fields = [array("q") for _ in range(5)]
+        self._is_timed = bytearray()
+
+    def add(self, time: LineTime | None) -> None:
+        """Of the next row; None: the row dates itself."""
+        self._is_timed.append(time is not None)
+        values = time if time is not None else (None, None, None, 0, 0)
+        for held, value in zip(self._fields, values, strict=True):
+            held.append(_UNKNOWN if value is None else value)
+
+    def resolved(self, own: pl.Series, resolve: Resolver | None) -> tuple[pl.Series, pl.Series]:
+        """(instants, whether each came from a line); `own` are of rows that date themselves."""
+        is_timed = pl.Series(np.frombuffer(self._is_timed, dtype=np.bool_))
+        if resolve is None or not is_timed.any():
+            return own, is_timed
+        found = [
+            resolve(
+                LineTime(
+                    None if instant == _UNKNOWN else instant,
+                    None if naive == _UNKNOWN else naive,
+                    None if month_day == _UNKNOWN else month_day,
+                    time_ns,
+                    wraps,
+                )
+            )
+            for instant, naive, month_day, time_ns, wraps in zip(*self._fields, strict=True)
+        ]
+        return pl.Series(found, dtype=pl.Int64).zip_with(is_timed, own), is_timed
+
+
+class _Observed:
+    """Rows of one of the smaller tables, as they come; batches become frames on the way."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._offsets = array("q")
+        self._own_ns: list[int | None] = []
+        self._batch: list[tuple[object, ...]] = []
+        self._frames: list[pl.DataFrame] = []
+        self._stamps = _Stamps()
+
+    @property
+    def rows(self) -> int:
+        """Rows as the reader gave them (observations, not metrics)."""
+        return len(self._offsets)
+
+    def begin(self, offset: int, own_ns: int | None, time: LineTime | None) -> int:
+        """Enter a row; its number, which stands in for its key until the file ends."""
+        self._offsets.append(offset)
+        self._own_ns.append(own_ns)
+        self._stamps.add(time)
+        return len(self._offsets) - 1
+
+    def add(self, values: tuple[object, ...]) -> None:
+        """One table row of the row entered last: its number first, then the other columns."""
+        self._batch.append(values)
+        if len(self._batch) >= _FLUSH_OBSERVED:
+            self._flush()
+
+    def _flush(self) -> None:
+        schema = self._table.polars_schema()
+        self._frames.append(pl.DataFrame(self._batch, schema=schema, orient="row"))
+        self._batch.clear()
+
+    def finish(
+        self,
+        keys_of: Callable[[IntArray], IntArray],
+        *,
+        time_column: str,
+        clock: Clock,
+        line_clock: Clock,
+        resolve: Resolver | None,
+    ) -> pl.DataFrame:
+        """The frame in the columns of the schema, keys and times in place."""
+        self._flush()
+        frame = pl.concat([self._table.empty(), *self._frames])
+        key = self._table.order_by[0]
+        numbers = frame[key]
+        own = pl.Series(self._own_ns, dtype=pl.Int64)
+        times, is_timed = self._stamps.resolved(own, resolve)
+        dated = pl.select(
+            pl.Series("key", keys_of(np.frombuffer(self._offsets, dtype=np.int64))),
+            pl.when(is_timed).then(pl.lit(line_clock)).otherwise(pl.lit(clock)).alias("clock"),
+            times.alias("time"),
+        ).with_columns(pl.when(pl.col("clock") != "order").then("time"))
+        return frame.with_columns(
+            dated["key"].gather(numbers).alias(key),
+            dated["time"].gather(numbers).alias(time_column),
+            dated["clock"].gather(numbers).alias("clock"),
+        )
+
 
 class RowCollector:
-    """Takes the rows and rejects of one file as they come."""
+    """Takes the rows and rejects of one file (or of one program in it) as they come."""
 
     def __init__(self, file_id: int, hasher: KeyedHasher) -> None:
         self._file_id = file_id
@@ -73,11 +185,15 @@ class RowCollector:
         self._frames: list[pl.DataFrame] = []
         self._rows = 0
         self._copy_digests: list[int | None] = []
+        self._stamps = _Stamps()
         self._block_rows = array("q")
         self._block_counts = array("q")
         self._block_keys = array("Q")
-        self._samples: list[SampleRow] = []
-        self._transfers: list[TransferRow] = []
+        self._samples = _Observed(SAMPLES)
+        self._transfers = _Observed(TRANSFERS)
+        self._events = _Observed(BLOCK_EVENTS)
+        self._event_record = (-1, -1)
+        self._event_position = 0
         self._rejects: list[tuple[int, int, int, str, str | None, int]] = []
         self.rejected_by_reason: dict[str, int] = {}
         self.implausible = 0
@@ -85,21 +201,78 @@ class RowCollector:
         self.implausible_lines: list[int] = []
         """The first lines of those."""
 
-    def add(self, row: Row, current: Record | None) -> None:
-        """Take a row; `current` is the record that the reader was given last."""
+    def add(self, row: Row, current: Record | None, time: LineTime | None = None) -> None:
+        """Take a row; `current` is the record that the reader was given last.
+
+        `time` are the stamps of the log line that dates the row; None: the row dates itself.
+        """
         if isinstance(row, RequestRow):
-            self._flag_implausible(row)
-            self._batch.append(row)
-            digest = None
-            if row.request_id is not None and current is not None and current.offset == row.offset:
-                digest = self._hasher.data_key("record", current.data)
-            self._copy_digests.append(digest)
-            if len(self._batch) >= _FLUSH_ROWS:
-                self._flush()
+            self._add_request(row, current, time)
         elif isinstance(row, SampleRow):
-            self._samples.append(row)
+            self._add_sample(row, time)
+        elif isinstance(row, TransferRow):
+            self._add_transfer(row, time)
         else:
-            self._transfers.append(row)
+            self._add_event(row, time)
+
+    def _add_request(self, row: RequestRow, current: Record | None, time: LineTime | None) -> None:
+        self._flag_implausible(row)
+        self._batch.append(row)
+        self._stamps.add(time)
+        digest = None
+        if row.request_id is not None and current is not None and current.offset == row.offset:
+            digest = self._hasher.data_key("record", current.data)
+        self._copy_digests.append(digest)
+        if len(self._batch) >= _FLUSH_ROWS:
+            self._flush()
+
+    def _add_sample(self, row: SampleRow, time: LineTime | None) -> None:
+        number = self._samples.begin(row.offset, row.observed_at_ns, time)
+        for metric in row.metrics:
+            values = (
+                metric.metric,
+                metric.value,
+                metric.unit,
+                metric.hit_unit,
+                metric.window,
+                metric.window_ns,
+                metric.numerator,
+                metric.denominator,
+            )
+            self._samples.add((number, 0, None, None, row.engine, *values))
+
+    def _add_transfer(self, row: TransferRow, time: LineTime | None) -> None:
+        number = self._transfers.begin(row.offset, row.started_at_ns, time)
+        values = (
+            row.direction,
+            row.path,
+            row.moved_bytes,
+            row.moved_tokens,
+            row.duration_ns,
+            _int32(row.ranks),
+        )
+        (request_id,) = self._request_keys([row.request_id])
+        self._transfers.add((number, 0, request_id, None, None, *values))
+
+    def _add_event(self, row: BlockEventRow, time: LineTime | None) -> None:
+        offset, number = self._event_record
+        is_new = offset != row.offset
+        if is_new:
+            number = self._events.begin(row.offset, row.observed_at_ns, time)
+        position = 0 if is_new else self._event_position + 1
+        self._event_record, self._event_position = (row.offset, number), position
+        place = (number, position, 0, None, None, row.instance, row.sequence)
+        self._events.add(
+            (
+                *place,
+                row.change,
+                row.block_key,
+                row.parent_key,
+                _int32(row.block_tokens),
+                row.medium,
+                row.from_medium,
+            )
+        )
 
     def _flag_implausible(self, row: RequestRow) -> None:
         if max(row.prompt_tokens or 0, row.output_tokens or 0) > PLAUSIBLE_TOKENS:
@@ -170,25 +343,43 @@ class RowCollector:
         series.append(pl.Series(STRIPPED_ID, self._stripped_ids(request_ids), dtype=pl.UInt64))
         return pl.DataFrame(series)
 
-    def finish(self, clock: Clock, late: LateArrivals | None = None) -> FileRows:
-        """The columns of the file; times that the clock cannot give are null."""
+    def finish(
+        self,
+        clock: Clock,
+        late: LateArrivals | None = None,
+        *,
+        line_clock: Clock | None = None,
+        resolve: Resolver | None = None,
+    ) -> FileRows:
+        """The columns of the file; times that the clock cannot give are null.
+
+        `resolve` dates the rows that came with the stamps of a line, on `line_clock`.
+        """
         self._flush()
         requests = pl.concat([_no_requests(), *self._frames])
         if late is not None:
             requests = _with_late_arrivals(requests, late)
+        lines = line_clock or clock
+        arrivals, is_timed = self._stamps.resolved(requests["arrived_at_ns"], resolve)
+        clocks = pl.when(is_timed).then(pl.lit(lines)).otherwise(pl.lit(clock))
         keys = self._unique_keys(requests["request_key"].to_numpy())
-        is_ordered = clock == "order"
         requests = requests.with_columns(
-            pl.Series("request_key", keys),
-            pl.lit(clock).alias("clock"),
-            pl.lit(None, dtype=pl.Int64).alias("arrived_at_ns") if is_ordered else "arrived_at_ns",
+            pl.Series("request_key", keys), clocks.alias("clock"), arrivals.alias("arrived_at_ns")
+        ).with_columns(pl.when(pl.col("clock") != "order").then("arrived_at_ns"))
+        finish = functools.partial(
+            _Observed.finish,
+            keys_of=self._unique_keys,
+            clock=clock,
+            line_clock=lines,
+            resolve=resolve,
         )
         return FileRows(
-            requests=requests,
-            samples=self._sample_frame(clock),
-            transfers=self._transfer_frame(clock),
-            rejects=self._reject_frame(),
-            observations=len(self._samples),
+            requests=requests.sort("request_key"),
+            samples=finish(self._samples, time_column="observed_at_ns"),
+            transfers=finish(self._transfers, time_column="started_at_ns"),
+            block_events=finish(self._events, time_column="observed_at_ns"),
+            rejects=self.reject_frame(),
+            observations=self._samples.rows,
             block_request_keys=keys[np.frombuffer(self._block_rows, dtype=np.int64)],
             block_counts=np.frombuffer(self._block_counts, dtype=np.int64),
             block_keys=np.frombuffer(self._block_keys, dtype=np.uint64),
@@ -223,49 +414,8 @@ class RowCollector:
             [None if match is None else match.string[: match.start()] for match in found]
         )
 
-    def _sample_frame(self, clock: Clock) -> pl.DataFrame:
-        keys = self._unique_keys([row.offset for row in self._samples]).tolist()
-        rows = [
-            (
-                key,
-                0,
-                None if clock == "order" else row.observed_at_ns,
-                clock,
-                row.engine,
-                *msgspec.structs.astuple(metric)[:3],
-                metric.hit_unit,
-                metric.window,
-                metric.window_ns,
-                metric.numerator,
-                metric.denominator,
-            )
-            for key, row in zip(keys, self._samples, strict=True)
-            for metric in row.metrics
-        ]
-        return pl.DataFrame(rows, schema=SAMPLES.polars_schema(), orient="row")
-
-    def _transfer_frame(self, clock: Clock) -> pl.DataFrame:
-        keys = self._unique_keys([row.offset for row in self._transfers]).tolist()
-        hashed = self._request_keys([row.request_id for row in self._transfers])
-        rows = [
-            (
-                key,
-                0,
-                request_id,
-                None if clock == "order" else row.started_at_ns,
-                clock,
-                row.direction,
-                row.path,
-                row.moved_bytes,
-                row.moved_tokens,
-                row.duration_ns,
-                _int32(row.ranks),
-            )
-            for key, request_id, row in zip(keys, hashed, self._transfers, strict=True)
-        ]
-        return pl.DataFrame(rows, schema=TRANSFERS.polars_schema(), orient="row")
-
-    def _reject_frame(self) -> pl.DataFrame:
+    def reject_frame(self) -> pl.DataFrame:
+        """The rejects so far."""
         rows = [(self._file_id, *reject) for reject in self._rejects]
         return pl.DataFrame(rows, schema=REJECTS.polars_schema(), orient="row")
 

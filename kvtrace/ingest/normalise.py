@@ -31,8 +31,8 @@ from kvtrace.ingest.sources import (
     drop_exact_copies,
     settle_clocks,
 )
-from kvtrace.schema.manifest import CacheDomain, Note, Totals
-from kvtrace.schema.tables import BLOCKS, KEYS, REJECTS, REQUESTS, SAMPLES, TRANSFERS
+from kvtrace.schema.manifest import CacheDomain, FileEntry, Note, Totals
+from kvtrace.schema.tables import BLOCKS, KEYS, REJECTS, REQUESTS, TABLES
 
 _TIERS: Final = ("device", "host", "disk", "remote")
 
@@ -65,6 +65,7 @@ def normalise(reads: list[FileRead], hasher: KeyedHasher) -> Normalised:
         "keys": _stacked((part.keys for part in built), KEYS.empty(), KEYS.order_by),
         "samples": _observed(sources, "samples"),
         "transfers": _observed(sources, "transfers"),
+        "block_events": _observed(sources, "block_events"),
         "rejects": _stacked(
             (read.rows.rejects for read in reads if read.rows is not None),
             REJECTS.empty(),
@@ -76,21 +77,22 @@ def normalise(reads: list[FileRead], hasher: KeyedHasher) -> Normalised:
 
 def _drop_file_copies(reads: list[FileRead]) -> None:
     """Ignore files whose content an earlier file has (a rotated or copied log)."""
-    seen: dict[str, str] = {}
+    seen: dict[str, FileEntry] = {}
     for read in reads:
         rows, entry = read.rows, read.entry
-        if rows is None or not entry.used:
+        if rows is None:
             continue
-        original = seen.setdefault(entry.content_digest, entry.path)
-        if original == entry.path:
+        original = seen.setdefault(entry.content_digest, entry)
+        if original is entry or not rows.holds_rows:
             continue
-        entry.ignored_by_reason["file_copy"] = entry.used
-        entry.ignored, entry.used = entry.ignored + entry.used, 0
-        entry.notes.append(
-            Note(code="file_copy", message=f"same content as {original}", path=entry.path)
-        )
+        if entry.used:
+            entry.ignored_by_reason["file_copy"] = entry.used
+            entry.ignored, entry.used = entry.ignored + entry.used, 0
+            message = f"same content as {original.path}"
+            entry.notes.append(Note(code="file_copy", message=message, path=entry.path))
         rows.requests, rows.samples = rows.requests.clear(), rows.samples.clear()
         rows.transfers, rows.observations = rows.transfers.clear(), 0
+        rows.block_events = rows.block_events.clear()
 
 
 def _stacked(
@@ -108,10 +110,12 @@ def _requests(sources: list[Source], headline: Source | None) -> pl.DataFrame:
     return _stacked(parts, REQUESTS.empty(), REQUESTS.order_by)
 
 
-def _observed(sources: list[Source], table: Literal["samples", "transfers"]) -> pl.DataFrame:
-    schema = SAMPLES if table == "samples" else TRANSFERS
-    parts = [
-        (read.rows.samples if table == "samples" else read.rows.transfers).with_columns(
+def _observed(
+    sources: list[Source], table: Literal["samples", "transfers", "block_events"]
+) -> pl.DataFrame:
+    schema = TABLES[table]
+    parts: list[pl.DataFrame] = [
+        getattr(read.rows, table).with_columns(
             pl.lit(source.source_id, dtype=pl.Int32).alias("source_id")
         )
         for source in sources
@@ -278,6 +282,7 @@ def build_totals(normalised: Normalised, *, rejected: int, notes: list[Note]) ->
         block_size_tokens=sizes.pop() if len(sizes) == 1 else None,
         samples=normalised.frames["samples"]["sample_key"].n_unique(),
         transfers=len(normalised.frames["transfers"]),
+        block_events=len(normalised.frames["block_events"]),
         rejected=rejected,
         notes=notes,
     )

@@ -24,12 +24,14 @@ from kvtrace.ingest.notes import implausible_lengths, not_recognised, run_notes
 from kvtrace.ingest.registry import all_formats
 from kvtrace.ingest.sniff import Recognition, read_head, recognise
 from kvtrace.ingest.sources import FileRead, source_entry
+from kvtrace.ingest.textlog.router import LogPart, LogRouter, RowSink
 from kvtrace.schema.manifest import CacheDomain, FileEntry, Note, SourceEntry, Totals
 from kvtrace.store.digest import digest_tables
 from kvtrace.version import __version__
 
 JUDGED_RECORDS: Final = 1000
 """From this many records a run on, too many rejects stop it; below it is a note."""
+_ROW_TABLES: Final = ("requests", "samples", "transfers", "block_events")
 _MAX_NAMED: Final = 10
 _MAX_OFFENDERS: Final = 5
 
@@ -53,7 +55,7 @@ class Ingested:
     """The tables of a dataset and what they consist of."""
 
     frames: dict[str, pl.DataFrame]
-    """requests, blocks, keys, samples, transfers, rejects, each in its total order."""
+    """requests, blocks, keys, samples, transfers, block_events, rejects, in total order."""
     files: list[FileEntry]
     sources: list[SourceEntry]
     domains: list[CacheDomain]
@@ -109,17 +111,18 @@ def ingest_paths(
     hasher = KeyedHasher(salt)
     run = _Run(settings, hasher, watch, tuple(formats if formats is not None else all_formats()))
     watch.start("ingest", total_bytes=sum(file.byte_size for file in discovery.files))
-    reads = [run.read_file(file) for file in discovery.files]
+    reads = [read for file in discovery.files for read in run.read_file(file)]
     notes = list(discovery.skipped)
     _refuse_nothing_read(reads, notes)
     _judge_rejects(reads, run, notes)
     normalised = normalise(reads, hasher)
-    if all(normalised.frames[name].is_empty() for name in ("requests", "samples", "transfers")):
+    if all(normalised.frames[name].is_empty() for name in _ROW_TABLES):
         raise _nothing_usable(reads, notes)
-    for read in reads:
-        _check_conservation(read.entry)
+    for entry in _entries(reads):
+        _check_conservation(entry)
     ingested = _ingested(normalised, reads, notes, _fingerprint(discovery, settings))
-    files = f"{len(reads):,} {'file' if len(reads) == 1 else 'files'}"
+    count = len(ingested.files)
+    files = f"{count:,} {'file' if count == 1 else 'files'}"
     watch.finish(f"{len(normalised.frames['requests']):,} requests from {files}")
     return ingested
 
@@ -127,7 +130,7 @@ def ingest_paths(
 def _ingested(
     normalised: Normalised, reads: list[FileRead], notes: list[Note], inputs_fingerprint: str
 ) -> Ingested:
-    files = [read.entry for read in reads]
+    files = _entries(reads)
     sources = [source_entry(source) for source in normalised.sources]
     rejected = sum(entry.rejected for entry in files)
     return Ingested(
@@ -139,6 +142,11 @@ def _ingested(
         fingerprint=inputs_fingerprint,
         digest=digest_tables(normalised.frames),
     )
+
+
+def _entries(reads: list[FileRead]) -> list[FileEntry]:
+    """The files, each once: a log of several programs was read into several parts."""
+    return list({read.entry.file_id: read.entry for read in reads}.values())
 
 
 class _Current:
@@ -164,14 +172,17 @@ class _Run:
     progress: Progress
     formats: tuple[Format, ...]
 
-    def read_file(self, file: InputFile) -> FileRead:
-        """One file: its entry, and its rows if its format is known."""
+    def read_file(self, file: InputFile) -> list[FileRead]:
+        """One file: its entry, and its rows if its format is known.
+
+        A text log gives one part for every program in it that has rows; they share the entry.
+        """
         try:
             raw = file.path.open("rb")
         except OSError as error:
             entry = _entry(file, f"cannot be opened ({error.strerror})")
             entry.notes.append(not_recognised(entry))
-            return FileRead(entry)
+            return [FileRead(entry)]
         with raw:
             stream = DecodedStream(raw)
             collector = RowCollector(file.file_id, self.hasher)
@@ -182,7 +193,7 @@ class _Run:
                 entry.compression = stream.compression
                 _note_trouble(entry, stream)
                 entry.notes.append(not_recognised(entry))
-                return FileRead(entry)
+                return [FileRead(entry)]
             return self._read_rows(file, stream, chunks, recognition, collector)
 
     def _watched(self, stream: DecodedStream, collector: RowCollector) -> Iterator[bytes]:
@@ -204,12 +215,34 @@ class _Run:
         chunks: Iterator[bytes],
         recognition: Recognition,
         collector: RowCollector,
-    ) -> FileRead:
+    ) -> list[FileRead]:
         found = recognition.format
         if found is None:
             raise RuntimeError("rows need a format")
         tally = Tally(on_reject=collector.reject)
-        context = ReadContext(
+        counts = FrameCounts(new_hash=lambda: self.hasher.new("record"))
+        if found.max_record_bytes is not None:
+            counts.max_record_bytes = found.max_record_bytes
+        records = _Current(frame(chunks, recognition.framing, counts))
+        entry = _entry(file, recognition.reason, found)
+        read = _OpenFile(file, entry, records, tally, collector)
+        reads = (
+            self._read_plain(read, found) if found.dialect is None else self._read_log(read, found)
+        )
+        for long in counts.too_long:
+            collector.reject_long(long)
+        first = reads[0].rows
+        if first is not None:
+            first.rejects = collector.reject_frame()
+        _fill_counts(entry, counts, tally, collector)
+        entry.compression, entry.content_digest = stream.compression, stream.content_digest
+        entry.notes.extend(note for part in reads if part.context for note in part.context.notes)
+        _note_trouble(entry, stream)
+        _check_conservation(entry)
+        return reads
+
+    def _context(self, file: InputFile, tally: Tally) -> ReadContext:
+        return ReadContext(
             path=file.name,
             tally=tally,
             modified_at_ns=file.modified_at_ns,
@@ -218,24 +251,73 @@ class _Run:
             block_size_tokens=self.settings.block_size_tokens,
             token_key=self.hasher.key_of("tokens"),
         )
-        counts = FrameCounts(new_hash=lambda: self.hasher.new("record"))
-        records = _Current(frame(chunks, recognition.framing, counts))
-        for row in found.read(iter(records), context):
-            collector.add(row, records.record)
-        for long in counts.too_long:
-            collector.reject_long(long)
-        rows = collector.finish(context.clock, context.late_arrivals)
+
+    def _read_plain(self, read: _OpenFile, found: Format) -> list[FileRead]:
+        """A file of one format."""
+        context = self._context(read.file, read.tally)
+        for row in found.read(iter(read.records), context):
+            read.collector.add(row, read.records.record)
+        rows = read.collector.finish(context.clock, context.late_arrivals)
         if found.is_benchmark:
             rows.requests = rows.requests.with_columns(pl.lit(True).alias("is_benchmark"))
-        entry = _entry(file, recognition.reason, found)
-        _fill_counts(entry, counts, tally, collector)
-        entry.compression, entry.content_digest = stream.compression, stream.content_digest
-        entry.notes.extend(context.notes)
-        if collector.implausible:
-            entry.notes.append(implausible_lengths(entry.path, collector))
-        _note_trouble(entry, stream)
-        _check_conservation(entry)
-        return FileRead(entry, found, context, rows)
+        _note_implausible(read.entry, read.collector)
+        return [FileRead(read.entry, found, context, rows)]
+
+    def _read_log(self, read: _OpenFile, recognised: Format) -> list[FileRead]:
+        """A text log: a part for each dialect that gave rows, the one with most lines first."""
+        collectors: dict[str, RowCollector] = {}
+
+        def new_sink(entry: Format) -> RowSink:
+            collector = RowCollector(read.file.file_id, self.hasher)
+            collectors[entry.name] = collector
+            return lambda row, time: collector.add(row, read.records.record, time)
+
+        router = LogRouter(
+            [entry for entry in self.formats if entry.dialect is not None],
+            read.tally,
+            new_context=lambda: self._context(read.file, read.tally),
+            new_sink=new_sink,
+        )
+        for record in read.records:
+            router.take(record)
+        router.finish()
+        parts = [part for part in router.parts if part.used]
+        parts.sort(key=lambda part: -part.used)
+        reads = [self._log_part(read, router, part, collectors) for part in parts]
+        if not reads:
+            rows = read.collector.finish("order")
+            context = self._context(read.file, read.tally)
+            return [FileRead(read.entry, recognised, context, rows)]
+        read.entry.format = parts[0].format.name
+        return reads
+
+    def _log_part(
+        self,
+        read: _OpenFile,
+        router: LogRouter,
+        part: LogPart,
+        collectors: dict[str, RowCollector],
+    ) -> FileRead:
+        collector, clock = collectors[part.format.name], router.clock_of(part)
+        rows = collector.finish(clock.own, line_clock=clock.lines, resolve=clock.resolve)
+        _note_implausible(read.entry, collector)
+        return FileRead(read.entry, part.format, part.context, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenFile:
+    """A file on its way to rows; the collector takes its rejects."""
+
+    file: InputFile
+    entry: FileEntry
+    records: _Current
+    tally: Tally
+    collector: RowCollector
+
+
+def _note_implausible(entry: FileEntry, collector: RowCollector) -> None:
+    if collector.implausible:
+        entry.notes.append(implausible_lengths(entry.path, collector))
 
 
 def _entry(file: InputFile, reason: str, found: Format | None = None) -> FileEntry:
@@ -244,7 +326,6 @@ def _entry(file: InputFile, reason: str, found: Format | None = None) -> FileEnt
         path=file.name,
         format=None if found is None else found.name,
         format_reason=reason,
-        source_id=None,
         evidence_grade=None,
         compression="none",
         byte_size=file.byte_size,
@@ -294,7 +375,7 @@ def _refuse_nothing_read(reads: list[FileRead], notes: list[Note]) -> None:
 
 def _nothing_usable(reads: list[FileRead], notes: list[Note]) -> InputError:
     """The error that names every file and why it gives nothing."""
-    entries = [read.entry for read in reads]
+    entries = _entries(reads)
     reasons = [f"{entry.path}: {_why_empty(entry)}" for entry in entries]
     reasons += [f"{note.path}: {note.message}" for note in notes]
     more = len(reasons) - _MAX_NAMED
@@ -325,8 +406,9 @@ def _why_empty(entry: FileEntry) -> str:
 
 def _judge_rejects(reads: list[FileRead], run: _Run, notes: list[Note]) -> None:
     """Stop past the accepted share of rejects; in a small run only say it."""
-    records = sum(read.entry.rows_in - read.entry.blank for read in reads)
-    rejected = sum(read.entry.rejected for read in reads)
+    entries = _entries(reads)
+    records = sum(entry.rows_in - entry.blank for entry in entries)
+    rejected = sum(entry.rejected for entry in entries)
     limit = run.settings.max_reject_rate
     if rejected <= limit * records:
         return

@@ -15,6 +15,7 @@ import msgspec
 
 from kvtrace.ingest.contract import Format, Framing, Guess, Head
 from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.ingest.textlog.formats import vote
 from kvtrace.units import KIB, MIB
 
 HEAD_BYTES: Final = 64 * KIB
@@ -146,13 +147,19 @@ def recognise(data: bytes, path: str, *, formats: Iterable[Format]) -> Recogniti
         what = "NUL bytes" if b"\x00" in data else "blank lines"
         return Recognition(None, "lines", 0.0, f"the file has only {what}")
     head = build_head(data, path)
-    guesses = [(guess, entry) for entry in formats if (guess := entry.sniff(head)) is not None]
+    known = tuple(formats)
+    guesses = [
+        (guess, entry)
+        for entry in known
+        if entry.dialect is None and (guess := entry.sniff(head)) is not None
+    ]
+    guesses += vote(head, [entry for entry in known if entry.dialect is not None])
     best = max(guesses, key=lambda pair: pair[0].confidence, default=None)
     if best is None or best[0].confidence < THRESHOLD:
         return Recognition(None, "lines", 0.0, _why_not(data, head, best[0] if best else None))
     guess, entry = best
     framing = entry.framing
-    if framing == "lines" and _ARRAY_OF_OBJECTS.match(data):
+    if framing == "lines" and entry.dialect is None and _ARRAY_OF_OBJECTS.match(data):
         framing = "json"
     return Recognition(entry, framing, guess.confidence, guess.why)
 

@@ -12,6 +12,7 @@ from kvtrace.ingest.columns import COPY_DIGEST, FILE_KEY_STEP, FileRows
 from kvtrace.ingest.contract import Format, ReadContext
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock, FileEntry, Grade, Note, SourceEntry, SourceRole
+from kvtrace.schema.metrics import HIT_METRICS
 
 HEADLINE_ORDER: Final[dict[Grade, int]] = {"A": 0, "B": 1, "L": 2, "C": 3}
 """Order of grades when choosing the source that feeds totals, and the order of joining."""
@@ -83,9 +84,10 @@ def _settle_resolution(read: FileRead) -> None:
     if resolution is None:
         resolution = clock_resolution_ns(_known(rows.requests, "arrived_at_ns"))
         context.clock_resolution_ns = resolution
-    read.entry.clock = context.clock
-    read.entry.clock_resolution_ns = resolution
-    read.entry.clock_reason = context.clock_reason
+    if read.entry.clock is None:  # the first source of a log of several programs speaks for it
+        read.entry.clock = context.clock
+        read.entry.clock_resolution_ns = resolution
+        read.entry.clock_reason = context.clock_reason
 
 
 def _known(frame: pl.DataFrame, column: str) -> IntArray:
@@ -101,6 +103,7 @@ def time_range_ns(read: FileRead) -> tuple[int, int] | None:
         _known(rows.requests, "arrived_at_ns"),
         _known(rows.samples, "observed_at_ns"),
         _known(rows.transfers, "started_at_ns"),
+        _known(rows.block_events, "observed_at_ns"),
     )
     known = [times for times in columns if len(times)]
     if not known:
@@ -121,6 +124,7 @@ def _count_from(rows: FileRows, first_ns: int) -> None:
     rows.requests = rows.requests.with_columns(pl.col("arrived_at_ns") - first)
     rows.samples = rows.samples.with_columns(pl.col("observed_at_ns") - first)
     rows.transfers = rows.transfers.with_columns(pl.col("started_at_ns") - first)
+    rows.block_events = rows.block_events.with_columns(pl.col("observed_at_ns") - first)
 
 
 def clock_resolution_ns(arrivals: IntArray) -> int | None:
@@ -144,7 +148,12 @@ def assign_sources(reads: list[FileRead]) -> list[Source]:
     """Files of one format on an absolute clock are one source; any other log is its own."""
     groups: dict[tuple[str, int], list[FileRead]] = {}
     for read in reads:
-        if read.rows is None or read.format is None or read.context is None or _is_empty(read.rows):
+        if (
+            read.rows is None
+            or read.format is None
+            or read.context is None
+            or not read.rows.holds_rows
+        ):
             continue
         own = -1 if read.context.clock in ABSOLUTE else read.log_id
         groups.setdefault((read.format.name, own), []).append(read)
@@ -152,18 +161,18 @@ def assign_sources(reads: list[FileRead]) -> list[Source]:
     return [_source(number, group) for number, group in enumerate(ordered)]
 
 
-def _is_empty(rows: FileRows) -> bool:
-    return rows.requests.is_empty() and rows.samples.is_empty() and rows.transfers.is_empty()
-
-
 def _source(source_id: int, files: list[FileRead]) -> Source:
     grades: list[Grade] = []
     for read in files:
-        read.entry.source_id = source_id
-        read.entry.evidence_grade = _grade(read)
-        grades.append(read.entry.evidence_grade)
+        grade, entry = _grade(read), read.entry
+        entry.source_ids.append(source_id)
+        held: list[Grade] = [grade]
+        if entry.evidence_grade is not None:
+            held.append(entry.evidence_grade)
+        entry.evidence_grade = min(held, key=HEADLINE_ORDER.__getitem__)
+        grades.append(grade)
     clocks: list[Clock] = [read.context.clock for read in files if read.context is not None]
-    steps = [read.entry.clock_resolution_ns for read in files]
+    steps = [read.context.clock_resolution_ns for read in files if read.context is not None]
     known_steps = [step for step in steps if step is not None]
     format_ = files[0].format
     if format_ is None:
@@ -200,8 +209,7 @@ def _grade(read: FileRead) -> Grade:
         return "A"
     if rows.requests["cached_tokens"].null_count() < len(rows.requests):
         return "B"
-    has_hits = rows.samples["hit_unit"].null_count() < len(rows.samples)
-    return "C" if has_hits and stated != "L" else "L"
+    return "C" if stated != "L" and rows.samples["metric"].is_in(HIT_METRICS).any() else "L"
 
 
 def choose_headline(sources: list[Source]) -> Source | None:

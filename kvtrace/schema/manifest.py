@@ -37,7 +37,6 @@ class FileEntry(msgspec.Struct, kw_only=True):
     """Registered format name; null when not recognised."""
     format_reason: str
     """Why the file was taken for that format, or why it was not recognised."""
-    source_id: int | None
     evidence_grade: Grade | None
     compression: Literal["none", "gzip", "zstd", "bz2", "xz"]
     byte_size: int
@@ -54,6 +53,8 @@ class FileEntry(msgspec.Struct, kw_only=True):
     clock: Clock | None = None
     clock_resolution_ns: int | None = None
     clock_reason: str | None = None
+    source_ids: list[int] = msgspec.field(default_factory=list)
+    """Its sources: several where programs of different kinds wrote into one log."""
     notes: list[Note] = msgspec.field(default_factory=list)
 
 
@@ -123,6 +124,7 @@ class Totals(msgspec.Struct, kw_only=True):
     samples: int
     transfers: int
     rejected: int
+    block_events: int = 0
     notes: list[Note] = msgspec.field(default_factory=list)
 
 

@@ -24,6 +24,7 @@ _ROWS: Final = (
     MetricName("external_prefix_hit_ratio", "ratio", "of the misses in HBM, found outside it"),
     MetricName("prompt_hit_ratio", "ratio", "prompt found in any tier"),
     MetricName("pool_hit_ratio", "ratio", "objects found in the pool's look-ups"),
+    MetricName("cpu_prefix_hit_ratio", "ratio", "looked-up prefix found in swap space on the host"),
     MetricName("mm_hit_ratio", "ratio", "multi-modal inputs found in their cache"),
     # tokens gained over the window
     MetricName("prompt_tokens", "tokens", "prompt tokens of the requests admitted"),
@@ -55,6 +56,12 @@ _ROWS: Final = (
     MetricName("kv_capacity_tokens", "tokens", "tokens that HBM can hold KV for"),
     # one iteration
     MetricName("iteration_elapsed_s", "s", "wall time of one engine step"),
+    MetricName("iteration_context_requests", "requests", "requests in prefill in one engine step"),
+    MetricName("iteration_context_tokens", "tokens", "prompt tokens computed in one engine step"),
+    MetricName(
+        "iteration_generation_requests", "requests", "requests in decode in one engine step"
+    ),
+    MetricName("iteration_generation_tokens", "tokens", "tokens generated in one engine step"),
     # means over the window: numerator is the sum, denominator the count
     MetricName("ttft_s", "s", "mean time to first token, from arrival"),
     MetricName("queue_s", "s", "mean time in the queue"),
@@ -89,3 +96,5 @@ _ROWS: Final = (
 )
 METRICS: Final[dict[str, MetricName]] = {row.name: row for row in _ROWS}
 """By name. A format that needs another one adds a row here."""
+HIT_METRICS: Final = ("prefix_hit_ratio", "external_prefix_hit_ratio", "prompt_hit_ratio")
+"""Metrics that say how much of the prompts a cache caught: grade C where nothing better is."""

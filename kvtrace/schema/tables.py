@@ -299,5 +299,6 @@ REUSE: Final = Table(
 )
 
 TABLES: Final[dict[str, Table]] = {
-    table.name: table for table in (REQUESTS, BLOCKS, KEYS, SAMPLES, TRANSFERS, BLOCK_EVENTS, REJECTS, REUSE)
+    table.name: table
+    for table in (REQUESTS, BLOCKS, KEYS, SAMPLES, TRANSFERS, BLOCK_EVENTS, REJECTS, REUSE)
 }

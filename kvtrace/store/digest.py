@@ -20,6 +20,7 @@ _TIMES: Final = {
     "requests": ("request_key", "arrived_at_ns"),
     "samples": ("sample_key", "observed_at_ns"),
     "transfers": ("transfer_key", "started_at_ns"),
+    "block_events": ("event_key", "observed_at_ns"),
 }
 _REQUEST_KEYS: Final = ("request_key", "previous_request_key", "first_request_key")
 _LEFT_OUT: Final = {"rejects": frozenset({"file_id", "line", "byte_offset", "digest"})}

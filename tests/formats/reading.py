@@ -5,22 +5,27 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from backports import zstd
 
 from kvtrace.ingest.contract import (
+    BlockEventRow,
     Format,
+    LineTime,
     ReadContext,
     Record,
     RequestRow,
     Row,
     SampleRow,
     Tally,
+    TransferRow,
 )
 from kvtrace.ingest.frame import FrameCounts, frame
 from kvtrace.ingest.sniff import build_head, recognise
+from kvtrace.ingest.textlog.router import LogRouter, RowSink, date_row
 from kvtrace.units import NS_PER_S
 
 DATA = Path(__file__).parent / "data"
@@ -56,6 +61,14 @@ class Reading:
     def note_codes(self) -> set[str]:
         return {note.code for note in self.context.notes}
 
+    @property
+    def transfers(self) -> list[TransferRow]:
+        return [row for row in self.rows if isinstance(row, TransferRow)]
+
+    @property
+    def block_events(self) -> list[BlockEventRow]:
+        return [row for row in self.rows if isinstance(row, BlockEventRow)]
+
     def metric(self, name: str) -> list[float | None]:
         """Values of one metric over all samples, in file order."""
         return [m.value for sample in self.samples for m in sample.metrics if m.metric == name]
@@ -90,6 +103,44 @@ def read_bytes(
     offsets = [row.offset for row in rows]
     assert offsets == sorted(offsets), "rows are not in file order"
     return Reading(rows, context, counts.blank)
+
+
+def read_log(
+    formats: Sequence[Format],
+    data: bytes,
+    *,
+    modified_at_ns: int = MODIFIED_AT_NS,
+    tz: str | None = None,
+    year: int | None = None,
+    token_key: bytes | None = None,
+) -> dict[str, Reading]:
+    """What each dialect made of one text log, by name; all share one tally, as in the pipeline."""
+    tally = Tally()
+    held: dict[str, list[tuple[Row, LineTime | None]]] = {entry.name: [] for entry in formats}
+
+    def new_context() -> ReadContext:
+        return ReadContext("sample", tally, modified_at_ns, tz=tz, year=year, token_key=token_key)
+
+    def new_sink(entry: Format) -> RowSink:
+        return lambda row, time: held[entry.name].append((row, time))
+
+    router = LogRouter(formats, tally, new_context=new_context, new_sink=new_sink)
+    counts = FrameCounts()
+    delivered = list(frame((data,), "lines", counts))
+    for record in delivered:
+        router.take(record)
+    router.finish()
+    outcomes = tally.used + sum(tally.ignored.values()) + len(tally.rejects)
+    assert outcomes == len(delivered), (outcomes, len(delivered))
+    readings: dict[str, Reading] = {}
+    for part in router.parts:
+        clock = router.clock_of(part)
+        rows = sorted(held[part.format.name], key=lambda pair: pair[0].offset)
+        for row, time in rows:
+            if time is not None:
+                date_row(row, clock.resolve(time))
+        readings[part.format.name] = Reading([row for row, _ in rows], part.context, counts.blank)
+    return readings
 
 
 def _counted(

@@ -473,7 +473,7 @@ def test_excerpt_0_13_takes_the_year_from_its_neighbours(shared_dir: Path) -> No
     assert arrivals(reading) == ["2025-12-11T03:07:30+00:00"]
     assert reading.metric("prefix_hit_ratio") == [0.455]
     assert reading.metric("external_prefix_hit_ratio") == [0.992]
-    assert reading.ignored == {"lmcache_not_read_yet": 6}
+    assert reading.ignored == {"other_program": 6}
 
 
 @pytest.mark.shared

@@ -197,7 +197,7 @@ def make_manifest(
         path="trace.jsonl",
         format=format_name,
         format_reason="its keys",
-        source_id=0,
+        source_ids=[0],
         evidence_grade=grade,
         compression="none",
         byte_size=10,

@@ -11,14 +11,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from kvtrace.ingest.clocks import LineTime
-from kvtrace.ingest.contract import Record, RequestRow
+from kvtrace.ingest.contract import LineTime, LogClock, Record, RequestRow
 from kvtrace.ingest.formats.vllm_text.messages import RequestEvent
 from kvtrace.schema.manifest import Status
 from kvtrace.units import NS_PER_S
 
-Resolver = Callable[[LineTime], int | None]
-"""From the stamps of a line to its time in ns."""
 BlockHasher = Callable[[str, str | None], list[int]]
 """From a printed list of token ids and the adapter to the keys of the prompt's blocks."""
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
@@ -46,7 +43,8 @@ class _Entry:
 class RequestBook:
     """All requests that a log names, and those of them that an id can still mean."""
 
-    def __init__(self, hash_blocks: BlockHasher | None = None) -> None:
+    def __init__(self, clock: LogClock, hash_blocks: BlockHasher | None = None) -> None:
+        self._clock = clock
         self._hash_blocks = hash_blocks
         self._entries: list[_Entry] = []
         self._by_id: dict[str, _Entry] = {}
@@ -169,19 +167,18 @@ class RequestBook:
                 entry.output_tokens = event.output_tokens
         return None
 
-    def rows(self, resolve: Resolver, llm: str | None) -> Iterator[RequestRow]:
-        """The rows in file order."""
+    def rows(self, llm: str | None) -> Iterator[tuple[RequestRow, LineTime]]:
+        """The rows in file order, each with the stamps of its arrival."""
         self._entries.sort(key=lambda entry: entry.offset)
         for entry in self._entries:
-            e2e_ns = _e2e_ns(entry, resolve)
-            yield RequestRow(
+            e2e_ns = self._e2e_ns(entry)
+            row = RequestRow(
                 offset=entry.offset,
                 line=entry.line,
                 request_id=entry.request_id,
                 llm=llm,
                 adapter=entry.adapter,
                 request_type=entry.request_type,
-                arrived_at_ns=resolve(entry.arrived),
                 prompt_tokens=entry.prompt_tokens,
                 output_tokens=entry.output_tokens,
                 e2e_ns=e2e_ns,
@@ -189,6 +186,21 @@ class RequestBook:
                 flags=tuple(entry.flags),
                 block_keys=entry.block_keys,
             )
+            yield row, entry.arrived
+
+    def _e2e_ns(self, entry: _Entry) -> int | None:
+        """From arrival to the end; whole seconds on the log's own clock, which is then flagged."""
+        if entry.ended is None:
+            return None
+        e2e_ns = self._clock.elapsed_ns(entry.arrived, entry.ended)
+        if e2e_ns is None:
+            return None
+        if e2e_ns < 0:
+            entry.flags.append("time_order")
+            return None
+        if e2e_ns % NS_PER_S == 0:
+            entry.flags.append("e2e_in_whole_seconds")
+        return e2e_ns
 
     def share_with_blocks(self) -> float:
         """Share of the requests, 0..1, whose token ids were printed; 0 without requests."""
@@ -209,21 +221,6 @@ class RequestBook:
             entry.prompt_tokens = event.prompt_tokens
         if event.token_ids is not None and self._hash_blocks is not None:
             entry.block_keys = self._hash_blocks(event.token_ids, entry.adapter)
-
-
-def _e2e_ns(entry: _Entry, resolve: Resolver) -> int | None:
-    """From arrival to the end; whole seconds on the log's own clock, which is then flagged."""
-    arrived_at_ns = resolve(entry.arrived)
-    ended_at_ns = resolve(entry.ended) if entry.ended is not None else None
-    if arrived_at_ns is None or ended_at_ns is None:
-        return None
-    if ended_at_ns < arrived_at_ns:
-        entry.flags.append("time_order")
-        return None
-    e2e_ns = ended_at_ns - arrived_at_ns
-    if e2e_ns % NS_PER_S == 0:
-        entry.flags.append("e2e_in_whole_seconds")
-    return e2e_ns
 
 
 def _external_ids(engine_id: str) -> list[str]:

@@ -1,0 +1,226 @@
+"""One text log, line by line, to the dialects that know its lines; every record one outcome."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kvtrace.ingest.clocks import NO_TIME, ClockUse, FileClock
+from kvtrace.ingest.contract import (
+    Format,
+    LineTime,
+    LogContext,
+    LogLine,
+    LogReader,
+    PrefixKind,
+    ReadContext,
+    Record,
+    RequestRow,
+    Row,
+    Tally,
+    TransferRow,
+)
+from kvtrace.ingest.layers import LinePeeler, PeeledLine, skip_progress_bar
+from kvtrace.ingest.textlog.prefixes import NONE, Prefix, parse_prefix
+from kvtrace.schema.manifest import Clock
+
+_ACCESS = re.compile(
+    r"(?:(?:INFO|WARNING|ERROR): +)?\S{1,80} (?:\d+ )?"
+    r'- "[A-Z]{3,10} (\S{1,2000}) HTTP/[\d.]+" \d{3}'
+)
+_WHOLE_ACCESS = re.compile(
+    rb"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z (?:std(?:out|err) F )?)?"
+    rb"(?:\([A-Za-z][\w.:/-]{0,120} pid=\d+\) )?"
+    rb'(?:INFO|WARNING|ERROR): +[!-~]{1,80} (?:\d+ )?- "[A-Z]{3,10} ([!-~]{1,2000}) HTTP/[\d.]+"'
+    rb" \d{3}(?: [A-Za-z -]{1,40})?\r?"
+)
+"""An access line in its plainest layers, told before anything is decoded or peeled."""
+_HEALTH_PATHS: Final = ("/health", "/metrics", "/ping", "/version", "/load", "/v1/health")
+
+RowSink = Callable[[Row, LineTime | None], None]
+
+
+@dataclass(slots=True)
+class LogPart:
+    """One dialect at work in a log, and what its rows say of the clock."""
+
+    format: Format
+    context: ReadContext
+    reader: LogReader
+    use: ClockUse
+    lines: int = 0
+    """Lines that it knew, used or not."""
+    used: int = 0
+    """Lines that contributed to a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartClock:
+    """How the rows of a part are dated."""
+
+    own: Clock
+    """Clock of the rows that date themselves."""
+    lines: Clock
+    """Clock of the rows that a line dates."""
+    resolve: Callable[[LineTime], int | None]
+
+
+class LogRouter:
+    """The dialects of one log. Feed it records, then `finish`."""
+
+    def __init__(
+        self,
+        formats: Sequence[Format],
+        tally: Tally,
+        *,
+        new_context: Callable[[], ReadContext],
+        new_sink: Callable[[Format], RowSink],
+    ) -> None:
+        self._tally = tally
+        self._peeler = LinePeeler(tally)
+        self._clock = FileClock()
+        self.parts = [self._open(entry, new_context(), new_sink(entry)) for entry in formats]
+        self._by_prefix: dict[PrefixKind, list[LogPart]] = {}
+        for part in self.parts:
+            for kind in part.format.dialect.prefixes if part.format.dialect else ():
+                self._by_prefix.setdefault(kind, []).append(part)
+
+    def _open(self, entry: Format, context: ReadContext, sink: RowSink) -> LogPart:
+        if entry.dialect is None:
+            raise RuntimeError(f"{entry.name} is no dialect of text logs")
+        use = ClockUse()
+
+        def emit(row: Row, time: LineTime | None = None) -> None:
+            if time is not None:
+                use.count(time)
+            sink(row, time)
+
+        reader = entry.dialect.open(LogContext(context, self._clock, emit))
+        return LogPart(entry, context, reader, use)
+
+    def take(self, record: Record) -> None:
+        """The next record of the file."""
+        if b" HTTP/1." in record.data[-40:] and not self._peeler.is_joining:
+            access = _WHOLE_ACCESS.fullmatch(record.data)
+            if access is not None:  # most lines of a busy server; they carry nothing wanted
+                self._skip_access(access[1].decode("utf-8", "replace"))
+                return
+        line = self._peeler.feed(record)
+        if line is not None:
+            self._route(line)
+
+    def _route(self, peeled: PeeledLine) -> None:
+        prefix = self._prefix(peeled)
+        if prefix.is_time_wrong:
+            self._tally.reject(peeled.record, "invalid_time", "no such date or time")
+            return
+        line = self._line(peeled, prefix)
+        for part in self._by_prefix.get(line.prefix, ()):
+            used = self._tally.used
+            if part.reader.take(line):
+                part.lines += 1
+                part.used += self._tally.used > used
+                return
+        self._other(line)
+
+    def _prefix(self, peeled: PeeledLine) -> Prefix:
+        if peeled.is_formatted:
+            return Prefix("formatted", 0)
+        has_instant = peeled.instant is not None
+        prefix = parse_prefix(peeled.text, has_instant=has_instant)
+        if prefix is NONE:
+            behind = skip_progress_bar(peeled.text)
+            if behind is not peeled.text:
+                found = parse_prefix(behind, has_instant=has_instant)
+                if found is not NONE:
+                    peeled.text = behind
+                    return found
+        return prefix
+
+    def _line(self, peeled: PeeledLine, prefix: Prefix) -> LogLine:
+        month_day, time_ns = prefix.yearless or (None, 0)
+        instant = peeled.instant or prefix.instant
+        naive = prefix.naive or peeled.naive
+        time = NO_TIME
+        if month_day is not None or instant is not None or naive is not None:
+            time = self._clock.observe(
+                month_day=month_day, time_ns=time_ns, instant=instant, naive=naive
+            )
+        return LogLine(
+            record=peeled.record,
+            text=peeled.text,
+            message=peeled.text[prefix.end :] if prefix.end else peeled.text,
+            prefix=prefix.kind,
+            time=time,
+            process=peeled.process,
+            label=prefix.label,
+            level=prefix.level,
+            terminated=peeled.terminated,
+            through_ray=peeled.through_ray,
+        )
+
+    def _other(self, line: LogLine) -> None:
+        """A line that no dialect knows."""
+        access = _ACCESS.match(line.message[:3_000])
+        if access is not None:
+            self._skip_access(access[1])
+        else:
+            self._tally.ignore("other_text" if line.prefix == "none" else "other_program")
+
+    def _skip_access(self, path: str) -> None:
+        """Count a line of an HTTP server's access log."""
+        self._tally.ignore("health_check" if path.startswith(_HEALTH_PATHS) else "access_line")
+
+    def finish(self) -> None:
+        """The file has ended: the dialects give what they held back."""
+        self._peeler.flush()
+        for part in self.parts:
+            part.reader.finish()
+
+    def clock_of(self, part: LogPart) -> PartClock:
+        """How the part's rows are dated; call after `finish`. Fills the clock of its context."""
+        context = part.context
+        own = context.clock
+        resolve = self._clock.resolver(context, part.use)
+        lines = context.clock
+        if own != "order":
+            context.clock = own
+        return PartClock(own if own != "order" else lines, lines, resolve)
+
+
+@dataclass(slots=True)
+class _Held:
+    """Rows kept until the file ends, where the whole file fits in memory (tests, small uses)."""
+
+    rows: list[tuple[Row, LineTime | None]] = field(default_factory=list)
+
+    def __call__(self, row: Row, time: LineTime | None) -> None:
+        self.rows.append((row, time))
+
+
+def read_alone(entry: Format, records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
+    """Rows of one dialect from a log, in file order, dated; other programs' lines are ignored."""
+    held = _Held()
+    router = LogRouter(
+        [entry], context.tally, new_context=lambda: context, new_sink=lambda _entry: held
+    )
+    for record in records:
+        router.take(record)
+    router.finish()
+    clock = router.clock_of(router.parts[0])
+    for row, time in sorted(held.rows, key=lambda pair: pair[0].offset):
+        if time is not None:
+            date_row(row, clock.resolve(time))
+        yield row
+
+
+def date_row(row: Row, instant_ns: int | None) -> None:
+    """Set the instant of a row: arrival, start or observation."""
+    if isinstance(row, RequestRow):
+        row.arrived_at_ns = instant_ns
+    elif isinstance(row, TransferRow):
+        row.started_at_ns = instant_ns
+    else:
+        row.observed_at_ns = instant_ns
