@@ -18,6 +18,7 @@ _MODULES: Final = (
     "dynamo_request_trace",
     "lmcache_hashes",
     "sglang_request_metrics",
+    "trtllm_request_metrics",
 )
 
 
