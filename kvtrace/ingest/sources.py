@@ -169,7 +169,8 @@ def _source(source_id: int, files: list[FileRead]) -> Source:
         held: list[Grade] = [grade]
         if entry.evidence_grade is not None:
             held.append(entry.evidence_grade)
-        entry.evidence_grade = min(held, key=HEADLINE_ORDER.__getitem__)
+        best: Grade = min(held, key=HEADLINE_ORDER.__getitem__)
+        entry.evidence_grade = best
         grades.append(grade)
     clocks: list[Clock] = [read.context.clock for read in files if read.context is not None]
     steps = [read.context.clock_resolution_ns for read in files if read.context is not None]
