@@ -19,6 +19,7 @@ _MODULES: Final = (
     "lmcache_hashes",
     "sglang_request_metrics",
     "trtllm_request_metrics",
+    "trtllm_stats",
     "kv_events",
 )
 
