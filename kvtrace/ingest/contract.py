@@ -282,6 +282,8 @@ class LogLine:
     """False if the file ends in the line: a number at its end may be cut."""
     through_ray: bool = False
     """Ray's de-duplication was in between: repeated lines are missing."""
+    document: str | None = None
+    """The whole JSON object of the formatter that the message was in; its other keys are data."""
 
 
 class Emit(Protocol):

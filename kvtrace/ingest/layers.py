@@ -56,6 +56,8 @@ class PeeledLine:
     is_formatted: bool = False
     """The text is a bare message: a JSON formatter or another logger took its prefix."""
     through_ray: bool = False
+    document: str | None = None
+    """The JSON object that the text was the message of."""
 
 
 @dataclass(slots=True)
@@ -199,6 +201,7 @@ def _peel_formatter(line: PeeledLine) -> None:
         line.instant = line.instant or parsed
     else:
         line.naive = parsed
+    line.document = line.text
     line.text, line.is_formatted = message.rstrip("\r\n"), True
 
 

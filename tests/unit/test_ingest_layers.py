@@ -75,8 +75,10 @@ def test_padding_is_ignored() -> None:
 
 
 def test_json_formatter_gives_message_and_date() -> None:
-    (line,), _ = peel_all('{"asctime": "2026-11-20 09:00:10,123", "message": "Added request a."}')
+    written = '{"asctime": "2026-11-20 09:00:10,123", "message": "Added request a."}'
+    (line,), _ = peel_all(written)
     assert line.text == "Added request a."
+    assert line.document == written  # its other keys are a dialect's to read
     assert line.is_formatted
     assert line.naive is not None
     assert line.naive.resolution_ns == 1_000_000
@@ -85,6 +87,7 @@ def test_json_formatter_gives_message_and_date() -> None:
 def test_json_that_is_no_log_line_stays() -> None:
     (line,), _ = peel_all('{"model": "m", "n": 1}')
     assert line.text == '{"model": "m", "n": 1}'
+    assert line.document is None
 
 
 def test_ray_tail_is_cut_only_behind_ray() -> None:

@@ -159,6 +159,7 @@ class LogRouter:
             level=prefix.level,
             terminated=peeled.terminated,
             through_ray=peeled.through_ray,
+            document=peeled.document,
         )
 
     def _other(self, line: LogLine) -> None:
