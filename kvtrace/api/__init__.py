@@ -1,6 +1,13 @@
 """The verbs of kvtrace for Python: `analyze`, `ingest`, `query`, `replay`, `report`, …"""
 
-from kvtrace.api.results import Audit, FormatListing, IngestOutcome, QueryTable, ReplayOutcome
+from kvtrace.api.results import (
+    Audit,
+    FormatListing,
+    IngestOutcome,
+    QueryTable,
+    ReplayOutcome,
+    Sniffed,
+)
 from kvtrace.api.verbs import (
     analyze,
     describe_formats,
@@ -12,6 +19,7 @@ from kvtrace.api.verbs import (
     replay,
     report,
     show_sql,
+    sniff,
     synthesise,
 )
 
@@ -21,6 +29,7 @@ __all__ = [
     "IngestOutcome",
     "QueryTable",
     "ReplayOutcome",
+    "Sniffed",
     "analyze",
     "describe_formats",
     "ingest",
@@ -31,5 +40,6 @@ __all__ = [
     "replay",
     "report",
     "show_sql",
+    "sniff",
     "synthesise",
 ]

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from kvtrace.audit import jsonio
 from kvtrace.audit.ingest_report import build_ingest_report, dump_ingest_report
 from kvtrace.audit.record import AuditRecord, Finding, Option, Verdict
 from kvtrace.ingest.contract import Format
+from kvtrace.ingest.inspect import Inspection
 from kvtrace.query.catalog import QueryResult
 from kvtrace.report.console import render_console
 from kvtrace.report.html import render_html
@@ -236,6 +239,31 @@ def _format_document(one: Format) -> dict[str, object]:
         "flags": one.enable_hint,
         "is_benchmark": one.is_benchmark,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Sniffed:
+    """What the files of an input are."""
+
+    files: tuple[Inspection, ...]
+
+    def to_json(self) -> str:
+        """A list, one object a file."""
+        return to_json([msgspec.to_builtins(one) for one in self.files])
+
+    def lines(self) -> list[str]:
+        """A paragraph a file."""
+        lines: list[str] = []
+        for one in self.files:
+            what = one.format or "not recognised"
+            grade = f", evidence grade {one.evidence_grade}" if one.evidence_grade else ""
+            lines.append(f"{one.path}: {what}{grade}")
+            lines.append(f"  why: {one.why} (confidence {one.confidence:.2f})")
+            if one.supplies:
+                lines.append(f"  gives: {', '.join(one.supplies)}")
+            for question, flag in zip(one.missing, one.flags, strict=True):
+                lines.append(f"  does not say {question}; would: {flag}")
+        return lines or ["there is no file to look at"]
 
 
 @dataclass(frozen=True, slots=True)

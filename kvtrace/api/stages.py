@@ -33,7 +33,8 @@ from kvtrace.cost.deployment import Deployment
 from kvtrace.duckdb_session import Param
 from kvtrace.errors import Location, OutputError, UsageError
 from kvtrace.exec.progress import Progress
-from kvtrace.ingest.pipeline import IngestSettings, fingerprint, ingest_paths
+from kvtrace.ingest.pipeline import fingerprint, ingest_paths
+from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.query.catalog import QueryResult, load_catalog
 from kvtrace.reuse.facts import build_reuse
 from kvtrace.reuse.trace import build_trace

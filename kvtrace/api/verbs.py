@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from kvtrace.api.results import (
     IngestOutcome,
     QueryTable,
     ReplayOutcome,
+    Sniffed,
     to_json,
 )
 from kvtrace.api.setup import check_names
@@ -39,6 +41,7 @@ from kvtrace.config import Settings, resolve_settings
 from kvtrace.duckdb_session import Param
 from kvtrace.errors import Location, UsageError
 from kvtrace.exec.progress import Progress, SilentProgress
+from kvtrace.ingest.inspect import inspect_paths
 from kvtrace.ingest.registry import all_formats
 from kvtrace.query.catalog import load_catalog, run_sql
 from kvtrace.report.html import render_html
@@ -229,9 +232,20 @@ def describe_formats(name: str | None = None) -> FormatListing:
         return FormatListing(formats, is_detailed=False)
     found = tuple(one for one in formats if one.name == name)
     if not found:
-        names = ", ".join(f"`{one.name}`" for one in formats)
-        raise UsageError("KVT-U012", f"there is no format `{name}`", hint=f"one of {names}")
+        known = [one.name for one in formats]
+        close = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
+        hint = f"one of {', '.join(f'`{one}`' for one in close)}; `kvtrace formats` lists all"
+        raise UsageError("KVT-U012", f"there is no format `{name}`", hint=hint)
     return FormatListing(found, is_detailed=True)
+
+
+def sniff(inputs: Inputs) -> Sniffed:
+    """What each file is, by its start, and which flag would make it say more.
+
+    Raises:
+        InputError: KVT-I001, an input does not exist.
+    """
+    return Sniffed(tuple(inspect_paths(inputs)))
 
 
 def synthesise(output: Path | str, *, seed: int) -> list[Path]:

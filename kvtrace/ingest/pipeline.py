@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -13,18 +13,14 @@ import polars as pl
 
 from kvtrace.errors import InputError, Location
 from kvtrace.exec.progress import Progress, SilentProgress
-from kvtrace.ingest.columns import RowCollector
-from kvtrace.ingest.contract import Format, ReadContext, Record, Tally
-from kvtrace.ingest.decompress import DecodedStream
-from kvtrace.ingest.discover import Discovery, InputFile, discover
-from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.ingest.contract import Format
+from kvtrace.ingest.discover import Discovery, discover
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.normalise import Normalised, build_totals, normalise
-from kvtrace.ingest.notes import implausible_lengths, not_recognised, run_notes
+from kvtrace.ingest.notes import run_notes
+from kvtrace.ingest.readfile import FileReader, IngestSettings, check_conservation
 from kvtrace.ingest.registry import all_formats
-from kvtrace.ingest.sniff import Recognition, read_head, recognise
 from kvtrace.ingest.sources import FileRead, source_entry
-from kvtrace.ingest.textlog.router import LogPart, LogRouter, RowSink
 from kvtrace.schema.manifest import CacheDomain, FileEntry, Note, SourceEntry, Totals
 from kvtrace.store.digest import digest_tables
 from kvtrace.version import __version__
@@ -34,20 +30,6 @@ JUDGED_RECORDS: Final = 1000
 _ROW_TABLES: Final = ("requests", "samples", "transfers", "block_events")
 _MAX_NAMED: Final = 10
 _MAX_OFFENDERS: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class IngestSettings:
-    """What changes the rows."""
-
-    tz: str | None = None
-    """IANA zone for clocks without a zone."""
-    year: int | None = None
-    """Year for clocks without one."""
-    block_size_tokens: int | None = None
-    """Forced block size."""
-    max_reject_rate: float = 0.05
-    """Share of records, 0..1, that may be rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +91,18 @@ def ingest_paths(
     watch = progress or SilentProgress()
     discovery = discover(inputs)
     hasher = KeyedHasher(salt)
-    run = _Run(settings, hasher, watch, tuple(formats if formats is not None else all_formats()))
+    known = tuple(formats if formats is not None else all_formats())
+    reader = FileReader(settings, hasher, watch, known)
     watch.start("ingest", total_bytes=sum(file.byte_size for file in discovery.files))
-    reads = [read for file in discovery.files for read in run.read_file(file)]
+    reads = [read for file in discovery.files for read in reader.read(file)]
     notes = list(discovery.skipped)
     _refuse_nothing_read(reads, notes)
-    _judge_rejects(reads, run, notes)
+    _judge_rejects(reads, settings.max_reject_rate, notes)
     normalised = normalise(reads, hasher)
     if all(normalised.frames[name].is_empty() for name in _ROW_TABLES):
         raise _nothing_usable(reads, notes)
     for entry in _entries(reads):
-        _check_conservation(entry)
+        check_conservation(entry)
     ingested = _ingested(normalised, reads, notes, _fingerprint(discovery, settings))
     count = len(ingested.files)
     files = f"{count:,} {'file' if count == 1 else 'files'}"
@@ -147,224 +130,6 @@ def _ingested(
 def _entries(reads: list[FileRead]) -> list[FileEntry]:
     """The files, each once: a log of several programs was read into several parts."""
     return list({read.entry.file_id: read.entry for read in reads}.values())
-
-
-class _Current:
-    """Records on their way to a reader; remembers the one given last."""
-
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._records = records
-        self.record: Record | None = None
-
-    def __iter__(self) -> Iterator[Record]:
-        for record in self._records:
-            self.record = record
-            yield record
-        self.record = None
-
-
-@dataclass(slots=True)
-class _Run:
-    """What all files of a run share, and the first offenders among their records."""
-
-    settings: IngestSettings
-    hasher: KeyedHasher
-    progress: Progress
-    formats: tuple[Format, ...]
-
-    def read_file(self, file: InputFile) -> list[FileRead]:
-        """One file: its entry, and its rows if its format is known.
-
-        A text log gives one part for every program in it that has rows; they share the entry.
-        """
-        try:
-            raw = file.path.open("rb")
-        except OSError as error:
-            entry = _entry(file, f"cannot be opened ({error.strerror})")
-            entry.notes.append(not_recognised(entry))
-            return [FileRead(entry)]
-        with raw:
-            stream = DecodedStream(raw)
-            collector = RowCollector(file.file_id, self.hasher)
-            head, chunks, _is_whole = read_head(self._watched(stream, collector))
-            recognition = recognise(head, file.name, formats=self.formats)
-            if recognition.format is None:
-                entry = _entry(file, recognition.reason)
-                entry.compression = stream.compression
-                _note_trouble(entry, stream)
-                entry.notes.append(not_recognised(entry))
-                return [FileRead(entry)]
-            return self._read_rows(file, stream, chunks, recognition, collector)
-
-    def _watched(self, stream: DecodedStream, collector: RowCollector) -> Iterator[bytes]:
-        """The chunks, with progress told for each."""
-        told_bytes = told_rejects = 0
-        for chunk in stream:
-            self.progress.advance(
-                byte_count=stream.read_bytes - told_bytes,
-                rows=chunk.count(b"\n"),
-                rejected=collector.rejected - told_rejects,
-            )
-            told_bytes, told_rejects = stream.read_bytes, collector.rejected
-            yield chunk
-
-    def _read_rows(
-        self,
-        file: InputFile,
-        stream: DecodedStream,
-        chunks: Iterator[bytes],
-        recognition: Recognition,
-        collector: RowCollector,
-    ) -> list[FileRead]:
-        found = recognition.format
-        if found is None:
-            raise RuntimeError("rows need a format")
-        tally = Tally(on_reject=collector.reject)
-        counts = FrameCounts(new_hash=lambda: self.hasher.new("record"))
-        if found.max_record_bytes is not None:
-            counts.max_record_bytes = found.max_record_bytes
-        records = _Current(frame(chunks, recognition.framing, counts))
-        entry = _entry(file, recognition.reason, found)
-        read = _OpenFile(file, entry, records, tally, collector)
-        reads = (
-            self._read_plain(read, found) if found.dialect is None else self._read_log(read, found)
-        )
-        for long in counts.too_long:
-            collector.reject_long(long)
-        first = reads[0].rows
-        if first is not None:
-            first.rejects = collector.reject_frame()
-        _fill_counts(entry, counts, tally, collector)
-        entry.compression, entry.content_digest = stream.compression, stream.content_digest
-        entry.notes.extend(note for part in reads if part.context for note in part.context.notes)
-        _note_trouble(entry, stream)
-        _check_conservation(entry)
-        return reads
-
-    def _context(self, file: InputFile, tally: Tally) -> ReadContext:
-        return ReadContext(
-            path=file.name,
-            tally=tally,
-            modified_at_ns=file.modified_at_ns,
-            tz=self.settings.tz,
-            year=self.settings.year,
-            block_size_tokens=self.settings.block_size_tokens,
-            token_key=self.hasher.key_of("tokens"),
-        )
-
-    def _read_plain(self, read: _OpenFile, found: Format) -> list[FileRead]:
-        """A file of one format."""
-        context = self._context(read.file, read.tally)
-        for row in found.read(iter(read.records), context):
-            read.collector.add(row, read.records.record)
-        rows = read.collector.finish(context.clock, context.late_arrivals)
-        if found.is_benchmark:
-            rows.requests = rows.requests.with_columns(pl.lit(True).alias("is_benchmark"))
-        _note_implausible(read.entry, read.collector)
-        return [FileRead(read.entry, found, context, rows)]
-
-    def _read_log(self, read: _OpenFile, recognised: Format) -> list[FileRead]:
-        """A text log: a part for each dialect that gave rows, the one with most lines first."""
-        collectors: dict[str, RowCollector] = {}
-
-        def new_sink(entry: Format) -> RowSink:
-            collector = RowCollector(read.file.file_id, self.hasher)
-            collectors[entry.name] = collector
-            return lambda row, time: collector.add(row, read.records.record, time)
-
-        router = LogRouter(
-            [entry for entry in self.formats if entry.dialect is not None],
-            read.tally,
-            new_context=lambda: self._context(read.file, read.tally),
-            new_sink=new_sink,
-        )
-        for record in read.records:
-            router.take(record)
-        router.finish()
-        parts = [part for part in router.parts if part.used]
-        parts.sort(key=lambda part: -part.used)
-        reads = [self._log_part(read, router, part, collectors) for part in parts]
-        if not reads:
-            rows = read.collector.finish("order")
-            context = self._context(read.file, read.tally)
-            return [FileRead(read.entry, recognised, context, rows)]
-        read.entry.format = parts[0].format.name
-        return reads
-
-    def _log_part(
-        self,
-        read: _OpenFile,
-        router: LogRouter,
-        part: LogPart,
-        collectors: dict[str, RowCollector],
-    ) -> FileRead:
-        collector, clock = collectors[part.format.name], router.clock_of(part)
-        rows = collector.finish(clock.own, line_clock=clock.lines, resolve=clock.resolve)
-        _note_implausible(read.entry, collector)
-        return FileRead(read.entry, part.format, part.context, rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenFile:
-    """A file on its way to rows; the collector takes its rejects."""
-
-    file: InputFile
-    entry: FileEntry
-    records: _Current
-    tally: Tally
-    collector: RowCollector
-
-
-def _note_implausible(entry: FileEntry, collector: RowCollector) -> None:
-    if collector.implausible:
-        entry.notes.append(implausible_lengths(entry.path, collector))
-
-
-def _entry(file: InputFile, reason: str, found: Format | None = None) -> FileEntry:
-    return FileEntry(
-        file_id=file.file_id,
-        path=file.name,
-        format=None if found is None else found.name,
-        format_reason=reason,
-        evidence_grade=None,
-        compression="none",
-        byte_size=file.byte_size,
-        content_digest="",
-        rows_in=0,
-        kept=0,
-        rejected=0,
-        blank=0,
-        used=0,
-        ignored=0,
-    )
-
-
-def _fill_counts(
-    entry: FileEntry, counts: FrameCounts, tally: Tally, collector: RowCollector
-) -> None:
-    entry.rows_in, entry.blank = counts.rows_in, counts.blank
-    entry.used, entry.ignored = tally.used, sum(tally.ignored.values())
-    entry.kept = entry.used + entry.ignored
-    entry.ignored_by_reason = dict(sorted(tally.ignored.items()))
-    entry.rejected = collector.rejected
-    entry.rejected_by_reason = dict(sorted(collector.rejected_by_reason.items()))
-
-
-def _note_trouble(entry: FileEntry, stream: DecodedStream) -> None:
-    if stream.trouble is not None:
-        code, message = stream.trouble
-        entry.notes.append(Note(code=code, message=message, path=entry.path))
-
-
-def _check_conservation(entry: FileEntry) -> None:
-    """Every record has one outcome; a reader that loses one is a bug."""
-    outcomes = entry.used + entry.ignored + entry.rejected + entry.blank
-    if entry.rows_in != outcomes or entry.kept != entry.used + entry.ignored:
-        raise RuntimeError(
-            f"the reader of {entry.format} lost count of {entry.path}: {entry.rows_in} records in, "
-            f"{entry.used} used, {entry.ignored} ignored, {entry.rejected} rejected, "
-            f"{entry.blank} blank"
-        )
 
 
 def _refuse_nothing_read(reads: list[FileRead], notes: list[Note]) -> None:
@@ -404,12 +169,11 @@ def _why_empty(entry: FileEntry) -> str:
     return f"{entry.format}, but it holds no record of a request or an observation"
 
 
-def _judge_rejects(reads: list[FileRead], run: _Run, notes: list[Note]) -> None:
+def _judge_rejects(reads: list[FileRead], limit: float, notes: list[Note]) -> None:
     """Stop past the accepted share of rejects; in a small run only say it."""
     entries = _entries(reads)
     records = sum(entry.rows_in - entry.blank for entry in entries)
     rejected = sum(entry.rejected for entry in entries)
-    limit = run.settings.max_reject_rate
     if rejected <= limit * records:
         return
     share = f"{rejected:,} of {records:,} records ({rejected / records:.1%})"

@@ -32,6 +32,8 @@ class FileRead:
     format: Format | None = None
     context: ReadContext | None = None
     rows: FileRows | None = None
+    confidence: float = 0.0
+    """How sure the recognition was, 0..1; below its threshold nothing was read."""
     log_id: int = -1
     """Number of the first file of the rotated log that this is a piece of; else its own."""
 
@@ -164,7 +166,7 @@ def assign_sources(reads: list[FileRead]) -> list[Source]:
 def _source(source_id: int, files: list[FileRead]) -> Source:
     grades: list[Grade] = []
     for read in files:
-        grade, entry = _grade(read), read.entry
+        grade, entry = grade_of(read), read.entry
         entry.source_ids.append(source_id)
         held: list[Grade] = [grade]
         if entry.evidence_grade is not None:
@@ -198,7 +200,7 @@ def _requests(files: list[FileRead], source_id: int) -> pl.DataFrame:
     )
 
 
-def _grade(read: FileRead) -> Grade:
+def grade_of(read: FileRead) -> Grade:
     """What the rows of a file prove, or less if its reader says so."""
     rows, context = read.rows, read.context
     if rows is None or context is None:

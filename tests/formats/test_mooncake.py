@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from kvtrace.errors import InputError
-from kvtrace.ingest.pipeline import Ingested, IngestSettings, ingest_paths
+from kvtrace.ingest.pipeline import Ingested, ingest_paths
+from kvtrace.ingest.readfile import IngestSettings
 
 MS = 1_000_000
 S = 1_000 * MS

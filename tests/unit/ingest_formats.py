@@ -16,7 +16,8 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.pipeline import Ingested, IngestSettings, ingest_paths
+from kvtrace.ingest.pipeline import Ingested, ingest_paths
+from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.schema.manifest import Clock
 
 SALT = b"salt of the tests"

@@ -16,7 +16,8 @@ import pytest
 
 from kvtrace.errors import InputError
 from kvtrace.ingest.contract import Metric, ReadContext, Record, Row, SampleRow, TransferRow
-from kvtrace.ingest.pipeline import IngestSettings, fingerprint
+from kvtrace.ingest.pipeline import fingerprint
+from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.ingest.sources import clock_resolution_ns
 from kvtrace.schema.tables import TABLES
 from tests.unit.ingest_formats import ingest, made_up, write_rows

@@ -1,0 +1,58 @@
+"""What a log can be good for, question by question, and how to tell whether a file is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kvtrace.ingest.columns import FileRows
+from kvtrace.schema.metrics import HIT_METRICS
+
+
+class Capability(NamedTuple):
+    """A question that an audit asks of its logs."""
+
+    question: str
+    columns: tuple[str, ...]
+    """Request columns of which one known value answers it."""
+
+
+CAPABILITIES: Final[dict[str, Capability]] = {
+    "requests": Capability("one row a request", ("request_key",)),
+    "arrivals": Capability("when requests arrived", ("arrived_at_ns",)),
+    "prompt_tokens": Capability("prompt lengths", ("prompt_tokens",)),
+    "output_tokens": Capability("output lengths", ("output_tokens",)),
+    "reuse": Capability("reuse at any cache capacity", ()),
+    "cached_tokens": Capability("cached tokens of a request", ("cached_tokens",)),
+    "tier_split": Capability(
+        "which tier served the cached tokens",
+        ("cached_host_tokens", "cached_disk_tokens", "cached_remote_tokens"),
+    ),
+    "sessions": Capability("which requests are one conversation", ("session_key", "parent_key")),
+    "ttft": Capability("time to first token of a request", ("ttft_ns",)),
+    "queue": Capability("queueing time of a request", ("queue_ns",)),
+    "e2e": Capability("duration of a request", ("e2e_ns",)),
+    "moves": Capability("what moving KV really cost", ()),
+    "hit_ratio": Capability("hit ratio over time", ()),
+    "block_events": Capability("what the cache stored and removed", ()),
+}
+"""The keys of `Format.missing`."""
+
+
+def answered(rows: Iterable[FileRows]) -> set[str]:
+    """The capabilities that these rows have."""
+    found: set[str] = set()
+    for part in rows:
+        frame = part.requests
+        for name, capability in CAPABILITIES.items():
+            if any(frame[column].null_count() < len(frame) for column in capability.columns):
+                found.add(name)
+        if len(part.block_counts):
+            found.add("reuse")
+        if not part.transfers.is_empty():
+            found.add("moves")
+        if part.samples["metric"].is_in(HIT_METRICS).any():
+            found.add("hit_ratio")
+        if not part.block_events.is_empty():
+            found.add("block_events")
+    return found
