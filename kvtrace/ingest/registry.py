@@ -20,6 +20,7 @@ _MODULES: Final = (
     "sglang_request_metrics",
     "trtllm_request_metrics",
     "trtllm_stats",
+    "vllm_otel",
     "kv_events",
 )
 
