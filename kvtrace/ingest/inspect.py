@@ -21,7 +21,7 @@ from kvtrace.schema.manifest import Grade, Note
 from kvtrace.schema.tables import REQUESTS
 
 _NO_SALT: Final = b"inspection stores no hash"
-_ORDER: Final[dict[Grade, int]] = {"A": 0, "B": 1, "C": 2, "L": 3}
+_ORDER: Final[tuple[Grade, ...]] = ("A", "B", "C", "L")
 _HELPERS: Final = frozenset(
     {"request_key", "source_id", "is_headline", "clock", "flags", "is_benchmark"}
 )
@@ -86,13 +86,13 @@ def _inspection(reads: list[FileRead]) -> Inspection:
     missing = _missing(formats, answered(rows))
     others = [found.name for found in formats[1:]]
     grades = [grade_of(read) for read in reads if read.rows is not None and read.rows.holds_rows]
-    best: Grade | None = min(grades, key=_ORDER.__getitem__) if grades else None
+    order = [grade for grade in _ORDER if grade in grades]
     return Inspection(
         path=entry.path,
         format=entry.format,
         confidence=round(first.confidence, 3),
         why=entry.format_reason + (f"; also lines of {', '.join(others)}" if others else ""),
-        evidence_grade=best,
+        evidence_grade=order[0] if order else None,
         supplies=_supplied(reads),
         missing=list(missing),
         flags=list(missing.values()),

@@ -92,12 +92,11 @@ FORMATS: tuple[Format, ...] = (
         best_grade="L",
         supplies=("arrived_at_ns", "prompt_tokens", "output_tokens", "request_type"),
         missing={
-            "reuse, and the capacity curve": "the trace has no ids and no block hashes;"
+            "reuse": "the trace has no ids and no block hashes;"
             " a trace with them, such as the Mooncake or Bailian shape",
-            "observed cache hits": "usage logs with cached_tokens"
-            " (vLLM: --enable-prompt-tokens-details)",
-            "latency": "request spans (vLLM: --otlp-traces-endpoint) or a gateway log",
-            "conversations": "a trace with session ids",
+            "cached_tokens": "usage logs with cached_tokens (vLLM: --enable-prompt-tokens-details)",
+            "ttft": "request spans (vLLM: --otlp-traces-endpoint) or a gateway log",
+            "sessions": "a trace with session ids",
         },
         versions="AzurePublicDataset: 2023 code and conversation, 2024 one-week files,"
         " 2025 multimodal (columns from the published files and notebook)",

@@ -214,10 +214,8 @@ FORMATS: tuple[Format, ...] = (
             "block_keys",
         ),
         missing={
-            "observed cache hits": "usage logs with cached_tokens"
-            " (vLLM: --enable-prompt-tokens-details)",
-            "latency": "request spans (vLLM: --otlp-traces-endpoint) or a gateway log",
-            "wall-clock time": "timestamp is relative to the start of the trace",
+            "cached_tokens": "usage logs with cached_tokens (vLLM: --enable-prompt-tokens-details)",
+            "ttft": "request spans (vLLM: --otlp-traces-endpoint) or a gateway log",
         },
         versions="alibaba-edu/qwen-bailian-usagetraces-anon: traceA, traceB, thinking, coder",
         sniff=_sniff,

@@ -103,13 +103,11 @@ FORMATS: tuple[Format, ...] = (
             "status",
         ),
         missing={
-            "reuse, and the capacity curve": "the trace has no block hashes;"
+            "reuse": "the trace has no block hashes;"
             " a trace with them, such as the Mooncake or Bailian shape",
-            "observed cache hits": "usage logs with cached_tokens"
-            " (vLLM: --enable-prompt-tokens-details)",
-            "time to first token": "Elapsed time is the full duration; a span with TTFT"
+            "cached_tokens": "usage logs with cached_tokens (vLLM: --enable-prompt-tokens-details)",
+            "ttft": "Elapsed time is the full duration; a span with TTFT"
             " (vLLM: --otlp-traces-endpoint)",
-            "wall-clock time": "Timestamp is relative to an unnamed day",
         },
         versions="HPMLL/BurstGPT v1 (six columns), v1.2 and v3 (with Session ID, Elapsed time)",
         sniff=_sniff,

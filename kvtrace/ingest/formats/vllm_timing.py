@@ -246,7 +246,6 @@ FORMATS: tuple[Format, ...] = (
         ),
         missing={
             **_REUSE_MISSING,
-            "time from client to queue": "TTFT from arrival (vLLM: --otlp-traces-endpoint)",
         },
         versions=_VERSIONS,
         sniff=_sniff_requests,
@@ -262,7 +261,7 @@ FORMATS: tuple[Format, ...] = (
         supplies=tuple(metric for metric, _, _, _ in _SERIES.values()),
         missing={
             **_REUSE_MISSING,
-            "anything per request": "the per-request timing file of the same run",
+            "requests": "the per-request timing file of the same run",
         },
         versions=_VERSIONS,
         sniff=_sniff_series,

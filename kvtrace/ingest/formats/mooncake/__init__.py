@@ -88,8 +88,8 @@ FORMATS: Final = (
             "blocks",
         ),
         missing={
-            "what the deployed cache did": "join the engine's request log by request id",
-            "latency": "join the engine's request log or a request-metrics file by request id",
+            "cached_tokens": "join the engine's request log by request id",
+            "ttft": "join the engine's request log or a request-metrics file by request id",
         },
         versions=(
             "FAST'25 release and arXiv trace of kvcache-ai/Mooncake; AIPerf 0.13 mooncake_trace; "
