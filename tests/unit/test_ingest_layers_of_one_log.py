@@ -178,7 +178,7 @@ def test_rows_appended_before_the_clock_is_taken_keep_their_place() -> None:
 
 
 def test_children_take_from_their_call_what_they_have_in_common() -> None:
-    children = [{"request_id": f"cmpl-x-{n}", "prompt_tokens": 5} for n in range(2)]
+    children: list[Row] = [{"request_id": f"cmpl-x-{n}", "prompt_tokens": 5} for n in range(2)]
     engine = source(0, "engine", "B", [{**row, "cached_tokens": 1} for row in children])
     call: Row = {"request_id": "cmpl-x", "prompt_tokens": 10, "tenant": "t", "output_tokens": 9}
     gateway = source(1, "gateway", "L", [call], file_id=1)
@@ -206,7 +206,7 @@ def test_a_call_gets_the_outputs_of_its_children_added_up(names: tuple[str, str]
 
 def test_an_unknown_output_of_a_child_leaves_the_sum_unknown() -> None:
     gateway = source(0, "gateway", "B", [{"request_id": "x", "cached_tokens": 1}])
-    rows = [{"request_id": "0_x", "output_tokens": 3}, {"request_id": "1_x"}]
+    rows: list[Row] = [{"request_id": "0_x", "output_tokens": 3}, {"request_id": "1_x"}]
     join_sources(gateway, [gateway, source(1, "engine", "L", rows, file_id=1)])
     assert gateway.requests["output_tokens"].to_list() == [None]
 
