@@ -274,6 +274,8 @@ class LogLine:
     """All stamps of the line; `textlog` turns them into ns when the file has been read."""
     process: str | None = None
     """Process prefix, such as `EngineCore_DP0`."""
+    writer: str | None = None
+    """The process prefix with rank and process id: tells processes of one name apart."""
     label: str | None = None
     """What the inner prefix says beside time and level: ranks, rank, logger target."""
     level: str | None = None

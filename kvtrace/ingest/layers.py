@@ -53,6 +53,8 @@ class PeeledLine:
     """Full date without a zone, from a JSON formatter or another logger around the program."""
     process: str | None = None
     """Innermost process prefix, such as `EngineCore_DP0`."""
+    writer: str | None = None
+    """The same with rank and process id, as printed: `VllmWorker rank=0 pid=31774`."""
     is_formatted: bool = False
     """The text is a bare message: a JSON formatter or another logger took its prefix."""
     through_ray: bool = False
@@ -162,6 +164,7 @@ def _peel_once(line: PeeledLine) -> None:
         match = _PROCESS.match(text)
         if match is not None:
             line.process = match[1]
+            line.writer = match[0].rstrip(" ")[1:-1]
             line.through_ray |= "ip=" in match[0] or match[1].startswith("ServeReplica")
             line.text = text[match.end() :]
     elif first == "{":

@@ -117,3 +117,13 @@ def test_length_of_a_list_repr() -> None:
     assert int_list_length("[1, 2,3]") == 3
     assert int_list_length("[1, 2,") is None
     assert int_list_length("[1, x]") is None
+
+
+def test_processes_of_one_name_are_told_apart() -> None:
+    peeled, _ = peel_all("(VllmWorker rank=0 pid=12) a", "(VllmWorker rank=1 pid=13) b", "c")
+    assert [line.process for line in peeled] == ["VllmWorker", "VllmWorker", None]
+    assert [line.writer for line in peeled] == [
+        "VllmWorker rank=0 pid=12",
+        "VllmWorker rank=1 pid=13",
+        None,
+    ]

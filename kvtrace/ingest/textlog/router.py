@@ -155,6 +155,7 @@ class LogRouter:
             prefix=prefix.kind,
             time=time,
             process=peeled.process,
+            writer=peeled.writer,
             label=prefix.label,
             level=prefix.level,
             terminated=peeled.terminated,
