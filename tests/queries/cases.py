@@ -14,11 +14,13 @@ import polars as pl
 import yaml
 
 from kvtrace.duckdb_session import Session
-from kvtrace.schema.tables import REUSE, SAMPLES, TABLES
+from kvtrace.schema.tables import BLOCK_EVENTS, REUSE, SAMPLES, TABLES, TRANSFERS
 from tests.traces import Traced, tables
 
 CASES = Path(__file__).parent / "cases"
 SAMPLE_DEFAULTS = {"source_id": 0, "clock": "relative"}
+TRANSFER_DEFAULTS = {"source_id": 0, "clock": "utc", "direction": "load"}
+EVENT_DEFAULTS = {"position": 0, "source_id": 0, "clock": "utc", "instance": "a"}
 
 
 class Case(NamedTuple):
@@ -57,6 +59,10 @@ def fill(session: Session, spec: dict[str, Any]) -> None:
     frames |= tables(traced, block_size_tokens=spec.get("block_size_tokens", 1))
     samples = [{**SAMPLE_DEFAULTS, **row} for row in spec.get("samples", [])]
     frames["samples"] = pl.DataFrame(samples, schema=SAMPLES.polars_schema())
+    moves = [{**TRANSFER_DEFAULTS, **row} for row in spec.get("transfers", [])]
+    frames["transfers"] = pl.DataFrame(moves, schema=TRANSFERS.polars_schema())
+    events = [{**EVENT_DEFAULTS, **row} for row in spec.get("block_events", [])]
+    frames["block_events"] = pl.DataFrame(events, schema=BLOCK_EVENTS.polars_schema())
     if "reuse" in spec:
         frames["reuse"] = pl.DataFrame(spec["reuse"], schema=REUSE.polars_schema())
     for name, frame in frames.items():
