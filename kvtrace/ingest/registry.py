@@ -15,12 +15,15 @@ _MODULES: Final = (
     "bailian",
     "vllm_timing",
     "vllm_text",
+    "prometheus",
     "dynamo_request_trace",
     "lmcache_hashes",
     "sglang_request_metrics",
     "trtllm_request_metrics",
     "trtllm_stats",
     "vllm_otel",
+    "vllm_bench",
+    "sglang_bench",
     "kv_events",
 )
 
