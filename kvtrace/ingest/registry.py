@@ -24,6 +24,7 @@ _MODULES: Final = (
     "vllm_otel",
     "vllm_bench",
     "sglang_bench",
+    "nim_response",
     "kv_events",
 )
 
