@@ -24,6 +24,7 @@ _ROWS: Final = (
     MetricName("external_prefix_hit_ratio", "ratio", "of the misses in HBM, found outside it"),
     MetricName("prompt_hit_ratio", "ratio", "prompt found in any tier"),
     MetricName("pool_hit_ratio", "ratio", "objects found in the pool's look-ups"),
+    MetricName("layer_hit_ratio", "ratio", "found by a KV layer's look-up, HBM's part included"),
     MetricName("cpu_prefix_hit_ratio", "ratio", "looked-up prefix found in swap space on the host"),
     MetricName("mm_hit_ratio", "ratio", "multi-modal inputs found in their cache"),
     # tokens gained over the window
@@ -38,6 +39,9 @@ _ROWS: Final = (
     MetricName("output_tokens", "tokens", "tokens generated"),
     MetricName("prompt_tokens_per_s", "tokens_per_s", "prompt tokens a second"),
     MetricName("generation_tokens_per_s", "tokens_per_s", "generated tokens a second"),
+    # of one request: means over the window, numerator is the sum, denominator the count
+    MetricName("request_prompt_tokens", "tokens", "mean prompt tokens of a request"),
+    MetricName("request_computed_tokens", "tokens", "mean prompt tokens computed for a request"),
     # requests and queues
     MetricName("running_requests", "requests", "requests in the batch"),
     MetricName("waiting_requests", "requests", "requests in the queue"),
@@ -49,11 +53,17 @@ _ROWS: Final = (
     MetricName("kv_fetch_waiting_requests", "requests", "waiting for a KV fetch to start"),
     MetricName("kv_fetch_running_requests", "requests", "with a KV fetch in progress"),
     MetricName("kv_fetch_done_requests", "requests", "fetched and waiting to run"),
+    MetricName("router_overlap_blocks", "blocks", "router's estimate of blocks held by its choice"),
     # capacity and use of HBM
     MetricName("kv_usage_ratio", "ratio", "KV blocks in use, of all in HBM"),
     MetricName("cpu_kv_usage_ratio", "ratio", "KV blocks in use, of all swap space on the host"),
     MetricName("kv_used_tokens", "tokens", "tokens that KV is held for in HBM"),
     MetricName("kv_capacity_tokens", "tokens", "tokens that HBM can hold KV for"),
+    MetricName("kv_evicted_tokens", "tokens", "tokens whose KV was evicted from HBM"),
+    MetricName("host_kv_used_tokens", "tokens", "tokens that KV is held for in host DRAM"),
+    MetricName("host_kv_capacity_tokens", "tokens", "tokens that host DRAM can hold KV for"),
+    MetricName("host_kv_used_bytes", "bytes", "KV bytes held in host DRAM"),
+    MetricName("layer_stored_tokens", "tokens", "tokens that a KV layer stored"),
     # one iteration
     MetricName("iteration_elapsed_s", "s", "wall time of one engine step"),
     MetricName("iteration_context_requests", "requests", "requests in prefill in one engine step"),
@@ -68,11 +78,27 @@ _ROWS: Final = (
     MetricName("prefill_s", "s", "mean time in prefill"),
     MetricName("e2e_s", "s", "mean time from arrival to last token"),
     MetricName("tpot_s", "s", "mean time per output token"),
+    *(
+        MetricName(f"{stage}_p{quantile}_le_s", "s", f"P{quantile} of the {what} is at most this")
+        for stage, what in (
+            ("ttft", "time to first token"),
+            ("queue", "time in the queue"),
+            ("prefill", "time in prefill"),
+            ("e2e", "time from arrival to last token"),
+        )
+        for quantile in (50, 90, 99)
+    ),
+    # residency of KV blocks in HBM, of a sample of them
+    MetricName("kv_block_lifetime_s", "s", "mean time from allocation to eviction"),
+    MetricName("kv_block_idle_before_evict_s", "s", "mean time from last use to eviction"),
+    MetricName("kv_block_reuse_gap_s", "s", "mean time between two uses"),
     # moves of KV over the window
     MetricName("kv_loaded_bytes", "bytes", "KV bytes moved towards HBM"),
     MetricName("kv_stored_bytes", "bytes", "KV bytes moved away from HBM"),
     MetricName("kv_load_s", "s", "time spent moving KV towards HBM, summed over ranks"),
     MetricName("kv_store_s", "s", "time spent moving KV away from HBM, summed over ranks"),
+    MetricName("kv_moved_bytes", "bytes", "KV bytes moved between instances"),
+    MetricName("kv_move_s", "s", "time spent moving KV between instances, summed over ranks"),
     MetricName("transfer_bytes_per_s", "bytes_per_s", "KV bytes moved a second, as printed"),
     # the pool
     MetricName("pool_used_bytes", "bytes", "bytes held in the pool's DRAM"),
@@ -82,6 +108,12 @@ _ROWS: Final = (
     MetricName("pool_objects", "objects", "objects held in the pool"),
     MetricName("pool_evicted_objects", "objects", "objects evicted from the pool"),
     MetricName("pool_evicted_bytes", "bytes", "bytes evicted from the pool"),
+    MetricName("pool_read_bytes", "bytes", "bytes read from the pool"),
+    MetricName("pool_written_bytes", "bytes", "bytes written to the pool"),
+    MetricName("pool_read_tokens", "tokens", "tokens whose KV was read from the pool"),
+    MetricName("pool_written_tokens", "tokens", "tokens whose KV was written to the pool"),
+    MetricName("pool_read_bytes_per_s", "bytes_per_s", "mean rate of one read from the pool"),
+    MetricName("pool_write_bytes_per_s", "bytes_per_s", "mean rate of one write to the pool"),
     # measured links; `engine` names host and device
     MetricName("pcie_tx_bytes", "bytes", "bytes that left the GPU over PCIe"),
     MetricName("pcie_rx_bytes", "bytes", "bytes that reached the GPU over PCIe"),
@@ -91,6 +123,13 @@ _ROWS: Final = (
     MetricName("nic_rx_bytes", "bytes", "bytes received by an Ethernet port"),
     MetricName("rdma_tx_bytes", "bytes", "bytes sent by an RDMA port"),
     MetricName("rdma_rx_bytes", "bytes", "bytes received by an RDMA port"),
+    # rates as the exporter gives them: the mean over its own interval, headers included
+    MetricName("pcie_tx_bytes_per_s", "bytes_per_s", "rate at which data left the GPU over PCIe"),
+    MetricName("pcie_rx_bytes_per_s", "bytes_per_s", "rate at which data reached it over PCIe"),
+    MetricName("nvlink_tx_bytes_per_s", "bytes_per_s", "rate at which data left it over NVLink"),
+    MetricName("nvlink_rx_bytes_per_s", "bytes_per_s", "rate at which data reached it over NVLink"),
+    MetricName("nic_capacity_bytes_per_s", "bytes_per_s", "speed of an Ethernet port"),
+    MetricName("rdma_capacity_bytes_per_s", "bytes_per_s", "speed of an RDMA port"),
     MetricName("sm_active_ratio", "ratio", "time share with a warp on an SM"),
     MetricName("dram_active_ratio", "ratio", "time share in which HBM moved data"),
 )
