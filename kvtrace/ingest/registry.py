@@ -26,6 +26,7 @@ _MODULES: Final = (
     "sglang_bench",
     "nim_response",
     "kv_events",
+    "dynamo_text",
 )
 
 

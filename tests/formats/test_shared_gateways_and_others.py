@@ -1,0 +1,42 @@
+"""The excerpts of Dynamo, TensorRT-LLM, gateways, llama.cpp, Ollama, TabbyAPI and TGI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvtrace.ingest.formats import dynamo_text
+from tests.formats.reading import Reading, decoded, read_bytes
+
+pytestmark = pytest.mark.shared
+MS = 1_000_000
+
+
+def excerpt(shared_dir: Path, name: str) -> bytes:
+    return decoded(shared_dir / "log_excerpts" / name)
+
+
+def test_dynamo_mixed_text(shared_dir: Path) -> None:
+    reading: Reading = read_bytes(
+        dynamo_text.FORMATS[0], excerpt(shared_dir, "dynamo-mixed-text.log")
+    )
+    assert [
+        (row.request_id, row.prompt_tokens, row.cached_tokens, row.computed_tokens)
+        for row in reading.requests
+    ] == [
+        ("chatcmpl-69", 200, 0, 200),
+        ("chatcmpl-f4", 200, 192, 8),
+        ("chatcmpl-39", None, 48, None),
+        ("r-9", 512, None, None),
+    ]
+    split = [
+        (row.cached_device_tokens, row.cached_host_tokens, row.cached_disk_tokens)
+        for row in reading.requests
+    ]
+    assert split == [(0, 0, 0), (128, 48, 16), (16, 32, 0), (None, None, None)]
+    completed = reading.requests[3]
+    assert (completed.output_tokens, completed.ttft_ns) == (20, 41_200_000)
+    assert reading.metric("router_overlap_blocks") == [3.0]
+    assert reading.ignored == {"router_estimate": 1, "id_map": 1}
+    assert reading.rejected == []
