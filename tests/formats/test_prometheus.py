@@ -306,6 +306,11 @@ def test_every_row_of_the_tables_is_in_the_vocabulary() -> None:
                 assert all(name in METRICS for name in names), (program.slug, use)
 
 
+def test_a_value_past_any_count_is_rejected() -> None:
+    read = read_bytes(PROMETHEUS, text("vllm:prompt_tokens_total 1e300"))
+    assert read.rejected == [(1, "invalid_field")]
+
+
 # Lines
 
 

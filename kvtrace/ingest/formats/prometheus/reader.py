@@ -28,6 +28,8 @@ _MAX_REMEMBERED: Final = 100_000
 """Label sets of which the meaning is remembered; past it they are parsed again."""
 _MANY_RESTARTS: Final = 1 / 3
 _JUDGED_INTERVALS: Final = 6
+_MAX_VALUE: Final = 1e18
+"""An exabyte: no counter of bytes, tokens or seconds comes near."""
 _DAMAGED: Final = "damaged_line"
 
 
@@ -108,6 +110,9 @@ class _ExpositionFile:
             value = math.nan if capacity is None else float(capacity)
         if not math.isfinite(value):
             self._tally.ignore("no_value")
+            return
+        if abs(value) > _MAX_VALUE:
+            self._tally.reject(record, "invalid_field", "`value` is larger than any count")
             return
         if series.is_counter and value < 0:
             self._tally.reject(record, "invalid_field", "`value` of a counter is negative")
