@@ -48,6 +48,11 @@ _ROWS: Final = (
     MetricName("swapped_requests", "requests", "requests swapped out to the host"),
     MetricName("deferred_requests", "requests", "waiting requests that were deferred"),
     MetricName("preemptions", "requests", "requests preempted"),
+    MetricName("retracted_requests", "requests", "requests taken out of the batch and waiting again"),
+    MetricName("bootstrap_requests", "requests", "waiting for the other half of a hand-off"),
+    MetricName("transferring_requests", "requests", "whose KV is being handed off"),
+    MetricName("preallocated_requests", "requests", "with room reserved for KV to be handed off"),
+    MetricName("pending_prompt_tokens", "tokens", "prompt tokens still to be prefilled"),
     MetricName("finished_requests", "requests", "requests that ended"),
     MetricName("new_requests", "requests", "sequences admitted to prefill, chunks counted again"),
     MetricName("kv_fetch_waiting_requests", "requests", "waiting for a KV fetch to start"),
@@ -57,6 +62,8 @@ _ROWS: Final = (
     # capacity and use of HBM
     MetricName("kv_usage_ratio", "ratio", "KV blocks in use, of all in HBM"),
     MetricName("cpu_kv_usage_ratio", "ratio", "KV blocks in use, of all swap space on the host"),
+    MetricName("swa_kv_usage_ratio", "ratio", "sliding-window KV in use, of its pool in HBM"),
+    MetricName("mamba_usage_ratio", "ratio", "state slots of linear attention in use, of all"),
     MetricName("kv_used_tokens", "tokens", "tokens that KV is held for in HBM"),
     MetricName("kv_capacity_tokens", "tokens", "tokens that HBM can hold KV for"),
     MetricName("kv_capacity_blocks", "blocks", "KV blocks of HBM"),
@@ -69,6 +76,7 @@ _ROWS: Final = (
     MetricName("layer_stored_tokens", "tokens", "tokens that a KV layer stored"),
     # one iteration
     MetricName("iteration_elapsed_s", "s", "wall time of one engine step"),
+    MetricName("iteration_device_s", "s", "time of one engine step on the GPU"),
     MetricName("iteration_context_requests", "requests", "requests in prefill in one engine step"),
     MetricName("iteration_context_tokens", "tokens", "prompt tokens computed in one engine step"),
     MetricName(
