@@ -27,6 +27,7 @@ _MODULES: Final = (
     "nim_response",
     "kv_events",
     "dynamo_text",
+    "trtllm_text",
 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kvtrace.ingest.formats import dynamo_text
+from kvtrace.ingest.formats import dynamo_text, trtllm_text
 from tests.formats.reading import Reading, decoded, read_bytes
 
 pytestmark = pytest.mark.shared
@@ -40,3 +40,13 @@ def test_dynamo_mixed_text(shared_dir: Path) -> None:
     assert reading.metric("router_overlap_blocks") == [3.0]
     assert reading.ignored == {"router_estimate": 1, "id_map": 1}
     assert reading.rejected == []
+
+
+def test_trtllm_iterations(shared_dir: Path) -> None:
+    reading = read_bytes(trtllm_text.FORMATS[0], excerpt(shared_dir, "trtllm-1.x-iter.log"))
+    assert len(reading.samples) == 2
+    assert reading.ignored == {"duplicate_rank": 1}
+    assert reading.metric("iteration_context_tokens") == [16384.0, 0.0]
+    assert reading.metric("kv_used_tokens") == [63821.0]
+    assert reading.metric("kv_usage_ratio") == [0.125]
+    assert reading.metric("prefix_hit_ratio") == []

@@ -7,7 +7,6 @@ names the field and never its value.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -112,7 +111,7 @@ def key_values(text: str) -> dict[str, str] | None:
 
 
 def json_fields(document: str | None) -> dict[str, str]:
-    """The scalar values of a JSON object as text, numbers exactly as written; none if it is none."""
+    """The scalar values of a JSON object as text, numbers exactly as written."""
     try:
         found = _OBJECT.decode(document or "{}")
     except (msgspec.DecodeError, RecursionError, ValueError, ArithmeticError):
@@ -158,7 +157,7 @@ def _closing_brace(text: str, start: int) -> int | None:
 
 
 def earlier(time: LineTime, ns: int) -> LineTime:
-    """The stamps of a line moved back; a stamp without year is dropped if it would change its day."""
+    """The stamps of a line moved back; one without year is dropped if its day would change."""
     is_same_day = time.month_day is not None and time.time_ns >= ns
     return LineTime(
         None if time.instant_ns is None else time.instant_ns - ns,
