@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from kvtrace.ingest.clocks import INT64_MAX
 from kvtrace.ingest.contract import Record, RequestRow
 from kvtrace.ingest.jsonfields import (
     between_ns,
@@ -97,18 +98,18 @@ def bench_row(
         row.ttft_from = None if row.ttft_ns is None else "client"
         row.e2e_ns = elapsed_ns("e2e", latency or None, flags)
         if row.e2e_ns is None and row.ttft_ns is not None:
-            tail_ns = _sum_ns(entry(run.itls, at), flags)
-            row.e2e_ns = None if tail_ns is None else row.ttft_ns + tail_ns
+            row.e2e_ns = _sum_ns(row.ttft_ns, entry(run.itls, at), flags)
         decode_ns = between_ns(row.ttft_ns, row.e2e_ns, flags)
         row.tpot_ns = mean_per_token_ns(decode_ns, row.output_tokens)
     row.flags = tuple(flags)
     return row
 
 
-def _sum_ns(listed: msgspec.Raw | None, flags: list[str]) -> int | None:
-    """Sum of one request's inter-token latencies; None if one of them is unknown."""
+def _sum_ns(ttft_ns: int, listed: msgspec.Raw | None, flags: list[str]) -> int | None:
+    """TTFT and all inter-token latencies; None if one of them is unknown, or the sum absurd."""
     if listed is None:
         return None
     parts = [elapsed_ns("itl", part, flags) for part in _ITLS.decode(listed)]
     known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
+    total_ns = ttft_ns + sum(known)
+    return total_ns if len(known) == len(parts) and total_ns <= INT64_MAX else None

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from kvtrace.ingest.clocks import seconds_resolution_ns, seconds_to_ns
+from kvtrace.ingest.clocks import INT64_MAX, seconds_resolution_ns, seconds_to_ns
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow, Row, Tally
 from kvtrace.ingest.limits import MAX_COUNT
 
@@ -111,10 +111,13 @@ def elapsed_ns(name: str, value: Decimal | None, flags: list[str], *, power: int
 
 
 def between_ns(start_ns: int | None, end_ns: int | None, flags: list[str]) -> int | None:
-    """Nanoseconds from one instant to another; unknown and flagged `time_order` if reversed."""
+    """Nanoseconds from one instant to another; unknown and flagged `time_order` if reversed.
+
+    Instants that are centuries apart are no times of one request, and flagged the same.
+    """
     if start_ns is None or end_ns is None:
         return None
-    if end_ns < start_ns:
+    if not 0 <= end_ns - start_ns <= INT64_MAX:
         if "time_order" not in flags:
             flags.append("time_order")
         return None

@@ -298,8 +298,9 @@ def _use_metrics(raw: _Stats) -> tuple[int | None, list[Metric]]:
     metrics: list[Metric] = []
     if total and used is not None:
         metrics.append(_ratio("kv_usage_ratio", used, total))
-    if used is not None and size:
-        metrics.append(_metric("kv_used_tokens", used * size, "tokens"))
+    held = count_of("usedNumBlocks", used * size) if used is not None and size else None
+    if held is not None:
+        metrics.append(_metric("kv_used_tokens", held, "tokens"))
     host_total = sum(count_of("secondary", part.secondary_max_num_blocks) or 0 for part in windows)
     host_used = sum(count_of("secondary", part.secondary_used_num_blocks) or 0 for part in windows)
     if host_total:
