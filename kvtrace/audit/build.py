@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from kvtrace.audit.assumptions import build_assumptions
 from kvtrace.audit.bounds import knows_flops
 from kvtrace.audit.carrying import carrying_numbers
-from kvtrace.audit.checks import Evidence
+from kvtrace.audit.checks import Evidence, MoveRow
+from kvtrace.audit.checks_sampling import sampled_log, sampling_validity
 from kvtrace.audit.data import build_data
 from kvtrace.audit.findings import find_all
 from kvtrace.audit.fleets import Fleets, build_fleets
 from kvtrace.audit.inputs import AuditInput
+from kvtrace.audit.measured_moves import move_rows, moves_table
 from kvtrace.audit.measured_tables import Measured, build_measured_tables, measured_validity
 from kvtrace.audit.measurements import longer_window, reuse_measurement
 from kvtrace.audit.modelled_tables import build_modelled_tables
 from kvtrace.audit.options import Money, build_options
+from kvtrace.audit.ranges import ratio
 from kvtrace.audit.record import (
     AUDIT_SCHEMA_VERSION,
     AuditRecord,
@@ -79,8 +82,10 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         requests=None if basis.window is None else basis.window.requests,
         is_deployed_known=inputs.has_fleet_file,
     )
+    log = sampled_log(data.sources, data.notes)
     data.validity.extend(
         (
+            *sampling_validity(log, basis.reuse.reusable_ratio_tokens),
             *replay_validity(basis.window, inputs.replays, basis.reuse),
             *deployment_validity(deployment),
             *measured_validity(measured),
@@ -99,7 +104,8 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         assumptions=build_assumptions(inputs),
         tables=build_tables(inputs.queries)
         | build_modelled_tables(inputs.trace, inputs.replays, deployment)
-        | build_measured_tables(measured, prefill),
+        | build_measured_tables(measured, prefill)
+        | moves_table(_moves(inputs, data)),
         reproduce=_reproduce(inputs),
         replay_window=basis.window,
     )
@@ -146,7 +152,13 @@ def _evidence(inputs: AuditInput, basis: _Basis, prefill: PrefillTime | None) ->
         is_confirmed=not inputs.unconfirmed,
         window=basis.window,
         prefill=prefill,
+        moves=_moves(inputs, basis.data),
     )
+
+
+def _moves(inputs: AuditInput, data: Data) -> list[MoveRow]:
+    mean = None if data.prompt_tokens is None else ratio(data.prompt_tokens, data.requests)
+    return move_rows(inputs.queries, inputs.deployment, mean_prompt_tokens=mean)
 
 
 def _window_reusable(inputs: AuditInput, data: Data) -> IntArray | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from kvtrace.audit.inputs import ResultOfQuery
+from kvtrace.audit.ranges import ratio
 from kvtrace.audit.record import (
     Cell,
     Data,
@@ -28,6 +29,28 @@ Kind = Literal["measured", "modelled", "spec", "fitted", "assumed", "given"]
 
 
 @dataclass(frozen=True, slots=True)
+class MoveRow:
+    """The moves of one path: as observed, and what the model has for them."""
+
+    direction: str
+    path: str | None
+    transfers: int
+    timed_transfers: int
+    moved_bytes: int | None
+    bytes_per_s: float | None
+    slow_bytes_per_s: float | None
+    median_bytes: float | None
+    modelled_bytes_per_s: float | None
+    tokens_per_s: float | None
+    recompute_tokens_per_s: float | None
+
+    @property
+    def over_model(self) -> float | None:
+        """Measured rate over the modelled one."""
+        return ratio(self.bytes_per_s, self.modelled_bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What the checks look at."""
 
@@ -45,6 +68,8 @@ class Evidence:
     prefill: PrefillTime | None = None
     """Of one instance of the service; null where nobody stated what serves, or no FLOPs are known.
     """
+    moves: Sequence[MoveRow] = ()
+    """Observed moves of KV beside the cost model."""
 
     @property
     def replayed_reusable_tokens(self) -> int | None:

@@ -10,6 +10,12 @@ from kvtrace.audit import thresholds as limit
 from kvtrace.audit.check_prefill import PREFILL_TABLE, hits_not_faster_measured
 from kvtrace.audit.check_trend import high_hit_ratio_slow_ttft
 from kvtrace.audit.checks import Check, Evidence, Hit
+from kvtrace.audit.checks_sampling import log_is_sampled
+from kvtrace.audit.measured_moves import (
+    MOVES_TABLE,
+    moves_slower_than_modelled,
+    moves_slower_than_recompute,
+)
 from kvtrace.audit.record import Finding
 from kvtrace.audit.window import replayed_on
 
@@ -25,6 +31,7 @@ def find_all(evidence: Evidence) -> list[Finding]:
 
 def _finding(check: Check, hit: Hit, evidence: Evidence) -> Finding:
     table = hit.table or check.table
+    is_built = table in (PREFILL_TABLE, MOVES_TABLE)
     window = replayed_on(evidence.window) if check.is_replayed else ""
     return Finding(
         id=check.id,
@@ -33,7 +40,7 @@ def _finding(check: Check, hit: Hit, evidence: Evidence) -> Finding:
         confidence=hit.confidence,
         message=f"{hit.message}. {window}" if window else hit.message,
         evidence=list(hit.evidence),
-        table=table if table in evidence.queries or table == PREFILL_TABLE else None,
+        table=table if is_built or table in evidence.queries else None,
         threshold=check.threshold.quantity(),
         action=check.action,
         action_kind=check.action_kind,
@@ -97,6 +104,33 @@ CHECKS: Final[tuple[Check, ...]] = (
         "prompt length: vllm:request_prefill_time_seconds beside "
         "vllm:external_prefix_cache_hits; LMCache log field `cost`",
         table=PREFILL_TABLE,
+    ),
+    Check(
+        id="moves_slower_than_recompute",
+        title="Observed hits bring fewer tokens a second than prefill computes",
+        question="Did loading a hit take longer than computing it again would have?",
+        threshold=limit.MEASURED_OVER_RECOMPUTE,
+        look=moves_slower_than_recompute,
+        action="Do not load from this tier until its path is faster, or load only what is priced "
+        "below recomputing",
+        action_kind="move_less",
+        production_check="Tokens over seconds of the same lines: LMCache `Retrieved … cost`, "
+        "SGLang `storage_prefetch_wait`; against vllm:request_prefill_time_seconds",
+        table=MOVES_TABLE,
+    ),
+    Check(
+        id="moves_slower_than_modelled",
+        title="Observed moves are slower than the model assumes",
+        question="Does KV move as fast as the options assume?",
+        threshold=limit.SLOW_MOVES,
+        look=moves_slower_than_modelled,
+        action="Find what the path waits for (chunk size, serial copies, a shared port), or state "
+        "the measured rate of the hardware, before believing a modelled option",
+        action_kind="faster",
+        production_check="Bytes over seconds of the connector's own lines (NIXL `Throughput "
+        "(MB/s)`, LMCache `throughput`), beside the port counters of the NIC and the PCIe counters "
+        "of DCGM in the same minutes",
+        table=MOVES_TABLE,
     ),
     Check(
         id="moves_dominate",
@@ -176,6 +210,19 @@ CHECKS: Final[tuple[Check, ...]] = (
         production_check="PromQL, as a first hint: rate(vllm:prefix_cache_hits_total[1h]) / "
         "rate(vllm:prefix_cache_queries_total[1h])",
         table="coverage/fields",
+    ),
+    Check(
+        id="log_is_sampled",
+        title="Requests are missing from the log",
+        question="Does the log hold all requests of the service?",
+        threshold=limit.LOG_WHOLE,
+        look=log_is_sampled,
+        action="Log all requests for two busy hours, or sample whole sessions; read reuse as a "
+        "lower bound until then",
+        action_kind="measure",
+        production_check="Rows of the log an hour against "
+        "increase(vllm:request_success_total[1h]) or increase(sglang:num_requests_total[1h])",
+        table="coverage/over_time",
     ),
     Check(
         id="window_too_short",

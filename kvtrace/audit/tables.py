@@ -22,6 +22,7 @@ TITLES: Final[Mapping[str, str]] = {
     "latency/hit_and_ttft_over_time": "Hit ratio and TTFT over time (measured)",
     "latency/prefill_by_reuse": "Prefill by prompt length and reuse (measured)",
     "latency/summary": "Latency (measured)",
+    "moves/measured_rates": "Observed moves of KV by path (measured)",
     "reuse/by_prompt_bucket": "Reuse by prompt length (unlimited cache)",
     "reuse/capacity_curve": "Hit ratio by capacity of one LRU cache (idealised)",
     "reuse/definitions": "One hit rate, several definitions",

@@ -48,6 +48,13 @@ MIN_SPAN: Final = Threshold(
 LONG_SPAN: Final = Threshold(
     "long_span", 86_400, "s", "policy: a day holds the daily peak and the daily trough"
 )
+LOG_WHOLE: Final = Threshold(
+    "log_kept_share",
+    0.95,
+    "ratio",
+    "policy: a log that holds more than this of the requests is taken as whole, since some fail "
+    "before they are logged; sampling, slow-only logging or lost lines that it states count too",
+)
 QUEUE_SHARE: Final = Threshold(
     "queue_share_of_ttft",
     0.5,
@@ -147,6 +154,15 @@ MEASURED_OVER_RECOMPUTE: Final = Threshold(
     1,
     "times",
     "exact: from one on, the measured prefill with its hits takes as long as recomputing",
+)
+ENOUGH_MOVES: Final = Threshold(
+    "enough_moves", 20, "count", "policy: a rate over fewer moves is that of a few moments"
+)
+SLOW_MOVES: Final = Threshold(
+    "slow_moves",
+    0.5,
+    "times",
+    "policy: half the modelled rate or less is no spread of hardware but another path",
 )
 ENOUGH_IN_BUCKET: Final = Threshold(
     "enough_in_bucket", 20, "requests", "policy: a median rests on ten requests to each side"
