@@ -16,7 +16,7 @@ MS = 1_000_000
 S = 1_000 * MS
 
 
-def read_shared(folder: Path, name: str, format_name: str, **given: int) -> Reading:
+def read_shared(folder: Path, name: str, format_name: str) -> Reading:
     """The file read through the format that it must be taken for."""
     data = decoded(folder / name)
     found = recognise(data, name, formats=all_formats()).format
@@ -24,7 +24,7 @@ def read_shared(folder: Path, name: str, format_name: str, **given: int) -> Read
     assert found.name == format_name
     entry = format_named(format_name)
     assert entry is not None
-    return read_bytes(entry, data, **given)
+    return read_bytes(entry, data)
 
 
 def test_dynamo_request_trace(shared_dir: Path) -> None:

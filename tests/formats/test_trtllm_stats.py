@@ -74,7 +74,7 @@ def test_dates_are_month_first_and_have_no_zone() -> None:
 def test_statistics_of_one_iteration_need_no_difference() -> None:
     reading = read_bytes(STATS, WINDOWS)
     (hit,) = metrics_named(reading, "prefix_hit_ratio")
-    assert (hit.numerator, hit.denominator, hit.window) == (5, 8, "interval")
+    assert (hit.numerator, hit.denominator, hit.window) == (5, 8, "last_batch")
     # HBM alone: 50 of 200 blocks, not 100 of 500 with the host's
     assert reading.metric("kv_usage_ratio") == [0.25]
     assert reading.metric("cpu_kv_usage_ratio") == [0.25]
