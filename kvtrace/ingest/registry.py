@@ -28,6 +28,8 @@ _MODULES: Final = (
     "kv_events",
     "dynamo_text",
     "trtllm_text",
+    "aibrix_text",
+    "llmd_text",
 )
 
 

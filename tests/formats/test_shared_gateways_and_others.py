@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from kvtrace.ingest.formats import dynamo_text, trtllm_text
-from tests.formats.reading import Reading, decoded, read_bytes
+from kvtrace.ingest.formats import aibrix_text, dynamo_text, llmd_text, trtllm_text, vllm_text
+from tests.formats.reading import Reading, decoded, read_bytes, read_log
 
 pytestmark = pytest.mark.shared
-MS = 1_000_000
 
 
 def excerpt(shared_dir: Path, name: str) -> bytes:
@@ -50,3 +50,24 @@ def test_trtllm_iterations(shared_dir: Path) -> None:
     assert reading.metric("kv_used_tokens") == [63821.0]
     assert reading.metric("kv_usage_ratio") == [0.125]
     assert reading.metric("prefix_hit_ratio") == []
+
+
+def test_gateways(shared_dir: Path) -> None:
+    formats = (vllm_text.FORMATS[0], aibrix_text.FORMATS[0], llmd_text.FORMATS[0])
+    data = excerpt(shared_dir, "aibrix-llmd-kserve-ray.log")
+    readings = read_log(formats, data)
+    (gateway,) = readings["aibrix_text"].requests
+    assert (gateway.prompt_tokens, gateway.output_tokens) == (1234, 56)
+    assert (gateway.e2e_ns, gateway.cached_tokens) == (2_089_722_000, None)
+    (kserve,) = readings["vllm_text"].requests
+    assert kserve.request_id == "chatcmpl-017"
+    when = datetime.fromtimestamp((kserve.arrived_at_ns or 0) / 1e9, UTC)
+    assert when.isoformat() == "2025-05-20T07:15:10.500000+00:00"
+    assert readings["vllm_text"].metric("prefix_hit_ratio") == [0.667]
+    assert "ray_deduplicates" in readings["vllm_text"].note_codes
+    assert readings["vllm_text"].rejected == []
+    assert readings["vllm_text"].ignored == {
+        "gateway_event": 1,
+        "routing_event": 1,
+        "access_line": 1,
+    }
