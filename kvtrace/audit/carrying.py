@@ -14,7 +14,6 @@ from kvtrace.audit.weigh import Weighing
 from kvtrace.audit.words import too_short_for_a_month
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.summary import move_seconds
-from kvtrace.schema.manifest import Grade
 from kvtrace.units import format_bytes
 
 
@@ -155,25 +154,28 @@ def _instances(pool: PoolCase) -> str:
 
 def _of_bounds(case: Case) -> list[Quantity]:
     return [
-        _reuse_known(case.grade, case.reusable_tokens),
+        _reuse_known(case),
         _best_case(case),
         _pool_cost(case.lowest_pool_cost),
     ]
 
 
-def _reuse_known(grade: Grade, reusable_tokens: int | None) -> Quantity:
+def _reuse_known(case: Case) -> Quantity:
+    tokens, gap = case.reusable_tokens, case.log_gap
+    is_least = tokens is not None and gap is not None and gap.hides_reuse
+    title = "reusable prompt tokens, unlimited cache"
     return Quantity(
         id="reusable_tokens",
-        title="reusable prompt tokens, unlimited cache",
-        value=reusable_tokens,
+        title=f"at least: {title}" if is_least else title,
+        value=tokens,
         unit="tokens",
-        source="reuse facts"
-        if reusable_tokens is not None
-        else f"unknown at evidence grade {grade}",
+        source="reuse facts" if tokens is not None else f"unknown at evidence grade {case.grade}",
         kind="measured",
-        interval_reason="exact for this trace"
-        if reusable_tokens is not None
-        else "the source does not carry it",
+        interval_reason="the source does not carry it"
+        if tokens is None
+        else "a lower bound: requests are missing from the log"
+        if is_least
+        else "exact for this trace",
     )
 
 

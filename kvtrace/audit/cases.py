@@ -144,6 +144,20 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogGap:
+    """Requests of the service that the log does not hold."""
+
+    what: str
+    """What is missing, for people; goes on after `it`."""
+    evidence: str
+    """How that is known, for people."""
+    hides_reuse: bool
+    """Reuse is a lower bound. False: only the load is that of a part."""
+    measurement: NextMeasurement
+    """The log that would hold all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """Everything that the verdict rests on; unknown is None."""
 
@@ -200,6 +214,8 @@ class Case:
     """The size of the pool, and the size that would add hits, in one sentence."""
     excluded_rivals: tuple[str, ...] = ()
     """Rivals that were not replayed and that a bound excludes, with its numbers."""
+    log_gap: LogGap | None = None
+    """What the log does not hold; null: it seems whole."""
 
     @property
     def prefill_binds(self) -> bool:

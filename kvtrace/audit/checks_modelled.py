@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvtrace.audit.checks import Evidence, Hit, hit_tokens, modelled
+from kvtrace.audit.checks_sampling import is_part
 from kvtrace.audit.ranges import ratio
 from kvtrace.audit.record import HitCost, Option, Quantity
 from kvtrace.audit.thresholds import (
@@ -143,7 +144,7 @@ def _moved(option: Option) -> str:
 def hits_end_at_hbm(evidence: Evidence) -> Hit | None:
     """HBM alone serves nearly all the reuse that there is."""
     option, reusable = evidence.option("hbm_only"), evidence.replayed_reusable_tokens
-    if option is None or not reusable:
+    if option is None or not reusable or is_part(evidence):
         return None
     share = hit_tokens(option) / reusable
     if share < NEARLY_ALL.value:
@@ -162,7 +163,9 @@ def hits_end_at_hbm(evidence: Evidence) -> Hit | None:
 def working_set_fits_dram(evidence: Evidence) -> Hit | None:
     """HBM does not hold the working set, but the idle DRAM of the GPU nodes does."""
     option, reusable = evidence.option("dram_idle"), evidence.replayed_reusable_tokens
-    if option is None or not reusable or hits_end_at_hbm(evidence) is not None:
+    if option is None or not reusable or is_part(evidence):
+        return None
+    if hits_end_at_hbm(evidence) is not None:
         return None
     share = hit_tokens(option) / reusable
     if share < NEARLY_ALL.value:
@@ -187,7 +190,7 @@ def working_set_fits_dram(evidence: Evidence) -> Hit | None:
 def pool_adds_little(evidence: Evidence) -> Hit | None:
     """The best pool serves hardly more than the best option without one."""
     prompt = evidence.replayed_prompt_tokens
-    if not evidence.pools or not evidence.locals or not prompt:
+    if not evidence.pools or not evidence.locals or not prompt or is_part(evidence):
         return None
     pool = max(evidence.pools, key=lambda option: (hit_tokens(option), option.id))
     rival = max(evidence.locals, key=lambda option: (hit_tokens(option), option.id))

@@ -44,6 +44,8 @@ def _reasons_for_low(case: Case) -> Iterator[str]:
             f"a window of {format_seconds(case.span_s)}, shorter than "
             f"{format_seconds(MIN_SPAN.value)}"
         )
+    if case.log_gap is not None:
+        yield f"the log is not whole: {case.log_gap.what}"
     if case.grade != "A":
         yield GRADE_SAYS[case.grade]
 

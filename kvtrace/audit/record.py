@@ -125,6 +125,8 @@ class Reuse(msgspec.Struct, kw_only=True):
     unknown_reason: str | None = None
     observed_unknown_reason: str | None = None
     """Why `observed_hit_ratio_tokens` is null, and where engine-wide ratios stand instead."""
+    lower_bound_reason: str | None = None
+    """Why what is reusable is a lower bound: requests are missing from the log. Null: it is not."""
 
 
 class BytesDistribution(msgspec.Struct, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kvtrace.audit.checks_sampling import at_least, sampled_log
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.ranges import ratio
 from kvtrace.audit.record import BytesDistribution, CurvePoint, Data, Kv, Reuse
@@ -37,6 +38,7 @@ def build_reuse_part(queries: Mapping[str, ResultOfQuery], data: Data) -> Reuse:
         hit_curve=_curve(queries) if is_known else [],
         unknown_reason=None if is_known else WHY_UNKNOWN[data.evidence_grade],
         observed_unknown_reason=_why_not_observed(queries) if observed is None else None,
+        lower_bound_reason=at_least(sampled_log(data.sources, data.notes)) if is_known else None,
     )
 
 

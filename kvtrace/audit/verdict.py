@@ -9,10 +9,11 @@ the conditions as numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from kvtrace.audit import words
-from kvtrace.audit.cases import Case, Decision
+from kvtrace.audit.cases import Case, Decision, LogGap
 from kvtrace.audit.confidence import judge_confidence
 from kvtrace.audit.record import Quantity, Verdict
 from kvtrace.audit.thresholds import LITTLE, MIN_REQUESTS, NEARLY_ALL
@@ -25,6 +26,8 @@ def decide(case: Case, carrying_numbers: list[Quantity]) -> Verdict:
     decision = next(answer for rule in RULES if (answer := rule(case)) is not None)
     if case.window_doubt and decision.outcome == "does_not_pay" and not decision.is_proof:
         decision = _doubted(case.window_doubt, decision)
+    if case.log_gap is not None:
+        decision = _of_a_part(case, case.log_gap, decision)
     confidence, why = judge_confidence(case, decision)
     pool = case.best_pool
     return Verdict(
@@ -48,6 +51,26 @@ def _doubted(doubt: str, decision: Decision) -> Decision:
         headline=f"Cannot tell from the busiest hour: {doubt}",
         reasons=(f"{doubt[0].upper()}{doubt[1:]}", *decision.reasons),
         next_measurement=words.whole_log(),
+    )
+
+
+def _of_a_part(case: Case, gap: LogGap, decision: Decision) -> Decision:
+    """A log that misses requests proves nothing against a pool: neither reuse nor load is whole.
+
+    But where whole conversations show no reuse at all, more of them will not either.
+    """
+    is_without_reuse = case.all_reusable_tokens == 0 and not gap.hides_reuse
+    if decision.outcome == "does_not_pay" and not (decision.is_proof and is_without_reuse):
+        return Decision(
+            outcome="cannot_tell",
+            headline=f"Cannot tell from this log: {gap.what}",
+            reasons=(gap.evidence, *decision.reasons),
+            next_measurement=gap.measurement,
+        )
+    return replace(
+        decision,
+        reasons=(*decision.reasons, gap.evidence),
+        next_measurement=decision.next_measurement or gap.measurement,
     )
 
 
@@ -341,7 +364,8 @@ def pays(case: Case) -> Decision | None:
     The low value is whole instances that replays without them did not miss. Where nothing without a
     pool carries the load there is no TTFT of today to keep, so it takes the user's word.
     """
-    is_settled = not (case.unconfirmed or case.unreplayed_rivals or case.is_pool_needed)
+    is_open = bool(case.unconfirmed or case.unreplayed_rivals or case.log_gap)
+    is_settled = not (is_open or case.is_pool_needed)
     best = case.best_pool
     if best is None or not (case.is_long_enough and is_settled and best.is_paying):
         return None

@@ -19,6 +19,7 @@ from kvtrace.audit.bounds import (
 )
 from kvtrace.audit.cases import Bound, Case
 from kvtrace.audit.checks import is_pool
+from kvtrace.audit.checks_sampling import log_gap, sampled_log
 from kvtrace.audit.economics import (
     freed_instances,
     instance_usd_per_month,
@@ -173,6 +174,7 @@ def build_case(weighing: Weighing) -> Case:
         is_pool_needed=today is None and any(pool.is_feasible for pool in pools),
         today=_today(fleets) if pools else None,
         is_fewer_kept=any(s.is_kept_with_fewer for s in fleets.standings.values()),
+        log_gap=log_gap(sampled_log(data.sources, data.notes)),
     )
     return _with_rivals(case, weighing)
 

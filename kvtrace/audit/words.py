@@ -343,6 +343,8 @@ def standing_conditions(case: Case) -> tuple[str, ...]:
     conditions: list[str] = []
     if not case.is_long_enough:
         conditions.append(f"a longer log shows the same: {window_text(case)}")
+    if case.log_gap is not None:
+        conditions.append(f"a log of all requests shows the same: {case.log_gap.what}")
     if case.unconfirmed:
         conditions.append(f"the assumed settings hold: {', '.join(case.unconfirmed)}")
     return (*conditions, *case.unreplayed_rivals)
@@ -358,6 +360,8 @@ def lead(case: Case, pool: PoolCase) -> str:
         return f"TTFT stays as it is: {pool.slowdown}"
     if not case.is_long_enough:
         return "a longer log shows the same"
+    if case.log_gap is not None:
+        return f"a log of all requests shows the same: of this one, {case.log_gap.what}"
     if case.unconfirmed:
         return f"the assumed settings hold: {', '.join(case.unconfirmed)}"
     if case.is_pool_needed:

@@ -86,8 +86,8 @@ def _is_late(frame: pl.DataFrame, linked: pl.DataFrame) -> pl.Expr:
     """Whether a child is so late that its parent must have come inside the log."""
     first, last = frame["arrived_at_ns"].min(), frame["arrived_at_ns"].max()
     if not isinstance(first, int) or not isinstance(last, int) or first == last:
-        middle = frame["request_key"].sort()[len(frame) // 2]
-        return pl.col("request_key") >= middle
+        middle = int(frame["request_key"].sort()[len(frame) // 2])
+        return pl.col("request_key") >= pl.lit(middle)
     gaps = (linked["arrived_at_ns"] - linked["arrived_at_ns_parent"]).drop_nulls()
     usual = gaps.quantile(_GAP_QUANTILE) if len(gaps) else None
     wait = max((last - first) // 2, int(usual or 0))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 import polars as pl
 
@@ -21,16 +21,15 @@ from kvtrace.ingest.sampled_sessions import missing_parents, missing_turns
 from kvtrace.ingest.sampled_times import counted_by_engine, slow_edge_ms
 from kvtrace.ingest.sources import Source
 from kvtrace.schema.manifest import CacheDomain, Note
+from kvtrace.schema.sampling import (
+    KEPT_FACT,
+    KIND_FACT,
+    LOST_REUSE_FACT,
+    SAMPLING_BIAS,
+    SESSION_SAMPLED,
+    SamplingKind,
+)
 
-SAMPLING_BIAS: Final = "sampling_bias"
-"""Requests are missing whose absence lowers the reuse of those that are there."""
-SESSION_SAMPLED: Final = "session_sampled"
-"""Whole conversations are missing: ratios hold, load and totals are those of a part."""
-KEPT_FACT: Final = "log_kept_share"
-"""Engine fact: share of the service's requests (0..1) that the log holds, where it is known."""
-LOST_REUSE_FACT: Final = "log_lost_reuse_share"
-"""Engine fact: share of the blocks of logged requests that a missing one had computed before."""
-Kind = Literal["none", "requests", "sessions", "slow_only", "lost_lines"]
 _WHOLE: Final = 0.95
 """A log that keeps more than this is taken as whole: some requests fail before they are logged."""
 _PART: Final = 0.8
@@ -55,7 +54,7 @@ _LOST_EVENTS: Final = ("kv_events_lost", "events of the KV cache are missing by 
 class Sampling:
     """What is missing from a log."""
 
-    kind: Kind
+    kind: SamplingKind
     kept_share: float | None = None
     """Of the service's requests, where a test can tell."""
     lost_reuse_share: float | None = None
@@ -160,6 +159,7 @@ def note_sampling(
     first = headline.files[0]
     first.entry.notes.extend(found.notes())
     if first.context is not None and found.kind != "none":
+        first.context.engine_facts[KIND_FACT] = found.kind
         if found.kept_share is not None:
             first.context.engine_facts[KEPT_FACT] = round(found.kept_share, 4)
         if found.lost_reuse_share is not None:
@@ -178,7 +178,7 @@ def detect_sampling(log: LogTables) -> Sampling:
     found.lost.extend(_lost_lines(log))
     kept = min(found.kept, default=None)
     if found.slow:
-        kind: Kind = "slow_only"
+        kind: SamplingKind = "slow_only"
     elif found.inside:
         kind = "requests"
     elif found.part:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kvtrace.audit.record import AuditRecord, Cell, Finding, Option, Table, Validity
+from kvtrace.audit.record import AuditRecord, Cell, Finding, Option, Reuse, Table, Validity
 from kvtrace.report.about import given_inputs
 from kvtrace.report.figures import MOVE_TABLES, all_charts, move_against_recompute
 from kvtrace.report.format import Scale, format_in, format_value, pick_scale, safe_text
@@ -343,12 +343,19 @@ def _ratios(record: AuditRecord, texts: Texts) -> tuple[RatioView, ...]:
     return tuple(
         RatioView(
             texts(f"reuse.{key}.title"),
-            format_value(value, "ratio"),
+            _at_least(format_value(value, "ratio"), key, reuse, texts),
             of if value is not None else why if key == "observed" else "",
             texts(f"reuse.{key}.meaning"),
         )
         for key, value, of in rows
     )
+
+
+def _at_least(text: str | None, key: str, reuse: Reuse, texts: Texts) -> str | None:
+    """A ratio that requests missing from the log make a lower bound; what was observed is none."""
+    if text is None or key == "observed" or reuse.lower_bound_reason is None:
+        return text
+    return texts("reuse.at_least", value=text)
 
 
 def _amounts(record: AuditRecord, texts: Texts) -> tuple[RatioView, ...]:
