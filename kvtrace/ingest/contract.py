@@ -8,6 +8,7 @@ reader loses one.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
@@ -71,7 +72,7 @@ class RequestRow(msgspec.Struct, gc=False, kw_only=True):
     status: Status = "ok"
     is_benchmark: bool = False
     flags: tuple[str, ...] = ()
-    block_keys: list[int] | None = None
+    block_keys: list[int] | array[int] | None = None
 
 
 class Metric(msgspec.Struct, gc=False, kw_only=True, frozen=True):
