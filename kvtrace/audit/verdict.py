@@ -67,10 +67,13 @@ def _of_a_part(case: Case, gap: LogGap, decision: Decision) -> Decision:
             reasons=(gap.evidence, *decision.reasons),
             next_measurement=gap.measurement,
         )
+    is_reuse_known = case.grade == "A" and case.reusable_tokens is not None
     return replace(
         decision,
         reasons=(*decision.reasons, gap.evidence),
-        next_measurement=decision.next_measurement or gap.measurement,
+        next_measurement=gap.measurement
+        if is_reuse_known
+        else decision.next_measurement or gap.measurement,
     )
 
 
