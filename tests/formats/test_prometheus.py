@@ -221,6 +221,21 @@ def test_sglang_total_counts_only_where_no_tier_is_named() -> None:
     assert read.metric("prompt_hit_ratio") == [0.25]
 
 
+def test_tensor_parallel_ranks_repeat_tokens_but_share_bytes() -> None:
+    read = read_bytes(
+        PROMETHEUS,
+        text(
+            'sglang:prompt_tokens_total{tp_rank="0"} 100',
+            'sglang:prompt_tokens_total{tp_rank="1"} 100',
+            'sglang:load_back_bytes_total{tp_rank="0"} 5',
+            'sglang:load_back_bytes_total{tp_rank="1"} 5',
+        ),
+    )
+    assert read.metric("prompt_tokens") == [100]
+    assert read.metric("kv_loaded_bytes") == [5, 5]
+    assert read.ignored == {"rank_copy": 1}
+
+
 def test_layers_and_other_engines() -> None:
     read = reading("layers.prom")
     rows = {row.engine: {m.metric: m for m in row.metrics} for row in read.samples}

@@ -11,6 +11,7 @@ from kvtrace.ingest.formats.prometheus.exposition import Labels
 from kvtrace.ingest.formats.prometheus.layers import LAYERS, MACHINES
 from kvtrace.ingest.formats.prometheus.targets import Target, target_of
 from kvtrace.ingest.formats.prometheus.uses import Family, Program, Suffix, Use
+from kvtrace.schema.metrics import METRICS
 
 PROGRAMS: Final = (*ENGINES, *LAYERS, *MACHINES)
 CONFIG_INFO: Final = "cache_config_info"
@@ -96,6 +97,10 @@ def series_of(known: Known, labels: Labels) -> Series | str:
     uses = tuple(
         use for use in known.family.uses if use.suffix == known.suffix and use.wants(values)
     )
+    if values.get("tp_rank", "0") != "0" and uses:
+        uses = tuple(use for use in uses if _is_bytes(use))
+        if not uses:
+            return "rank_copy"  # tensor-parallel ranks count the same tokens and requests
     if not uses:
         return "metric_not_used"
     kind = "counter" if known.suffix else known.family.kind
@@ -105,6 +110,11 @@ def series_of(known: Known, labels: Labels) -> Series | str:
         if bound is None:
             return "metric_not_used"
     return Series(target, known.base, known.suffix, kind, uses, bound, labels)
+
+
+def _is_bytes(use: Use) -> bool:
+    """Whether each rank counts its own share of it."""
+    return use.metric in METRICS and METRICS[use.metric].unit == "bytes"
 
 
 def _bound(text: str | None) -> float | None:
