@@ -13,6 +13,7 @@ import msgspec
 from kvtrace.audit import jsonio
 from kvtrace.audit.ingest_report import build_ingest_report, dump_ingest_report
 from kvtrace.audit.record import AuditRecord, Finding, Option, Verdict
+from kvtrace.ingest.capabilities import question
 from kvtrace.ingest.contract import Format
 from kvtrace.ingest.inspect import Inspection
 from kvtrace.query.catalog import QueryResult
@@ -222,10 +223,14 @@ class FormatListing:
                 f"{one.name}: {one.title} (evidence grade {one.best_grade})",
                 f"  read from: {one.versions}",
                 f"  supplies: {', '.join(one.supplies)}",
-                *(f"  cannot say {what}: {remedy}" for what, remedy in one.missing.items()),
+                *(_unsaid(question(name), flag) for name, flag in one.missing.items()),
                 f"  switch on: {one.enable_hint or 'nothing to do'}",
             ]
         return lines
+
+
+def _unsaid(what: str, flag: str) -> str:
+    return f"  does not say {what}; would: {flag}"
 
 
 def _format_document(one: Format) -> dict[str, object]:
@@ -261,8 +266,7 @@ class Sniffed:
             lines.append(f"  why: {one.why} (confidence {one.confidence:.2f})")
             if one.supplies:
                 lines.append(f"  gives: {', '.join(one.supplies)}")
-            for question, flag in zip(one.missing, one.flags, strict=True):
-                lines.append(f"  does not say {question}; would: {flag}")
+            lines += map(_unsaid, one.missing, one.flags)
         return lines or ["there is no file to look at"]
 
 

@@ -39,6 +39,11 @@ CAPABILITIES: Final[dict[str, Capability]] = {
 """The keys of `Format.missing`."""
 
 
+def question(name: str) -> str:
+    """The words of a key of `Format.missing`."""
+    return CAPABILITIES[name].question if name in CAPABILITIES else name
+
+
 def answered(rows: Iterable[FileRows]) -> set[str]:
     """The capabilities that these rows have."""
     found: set[str] = set()

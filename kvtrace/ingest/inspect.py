@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 
 from kvtrace.exec.progress import SilentProgress
-from kvtrace.ingest.capabilities import CAPABILITIES, answered
+from kvtrace.ingest.capabilities import answered, question
 from kvtrace.ingest.contract import Format
 from kvtrace.ingest.discover import discover
 from kvtrace.ingest.hashing import KeyedHasher
@@ -129,6 +129,5 @@ def _missing(formats: list[Format], has: set[str]) -> dict[str, str]:
     for found in formats:
         for name, flag in found.missing.items():
             if name not in has:
-                question = CAPABILITIES[name].question if name in CAPABILITIES else name
-                asked.setdefault(question, flag)
+                asked.setdefault(question(name), flag)
     return asked

@@ -221,9 +221,9 @@ def _read_series(records: Iterable[Record], context: ReadContext) -> Iterator[Sa
 
 _VERSIONS: Final = "casys-kaist/LLMServingSim bench/examples with vLLM 0.19.0"
 _REUSE_MISSING: Final = {
-    "reuse, and the capacity curve": "block hashes; vLLM: --kv-events-config with a subscriber"
+    "reuse": "block hashes; vLLM: --kv-events-config with a subscriber"
     " that writes a file, or token ids from --enable-log-requests at level DEBUG",
-    "observed cache hits": "usage with cached_tokens (vLLM: --enable-prompt-tokens-details)",
+    "cached_tokens": "usage with cached_tokens (vLLM: --enable-prompt-tokens-details)",
 }
 
 FORMATS: tuple[Format, ...] = (
