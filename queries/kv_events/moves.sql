@@ -142,9 +142,10 @@ known as (   -- one row per mark: what was known of its block just before
         count(*) filter (delta = 1) over of_own as own_stays_before,
         coalesce(sum(delta) over of_block, 0) as holders,
         coalesce(sum(delta) over of_own, 0) as own_holders,
-        coalesce(sum(delta) filter (tier in ('host', 'disk')) over of_own, 0)
-            + coalesce(sum(delta) filter (tier = 'remote') over of_block, 0) as lower_holders,
         coalesce(sum(delta) filter (tier = 'device') over of_own, 0) as own_device_holders,
+        coalesce(sum(delta) filter (tier = 'host') over of_own, 0) as own_host_holders,
+        coalesce(sum(delta) filter (tier = 'disk') over of_own, 0) as own_disk_holders,
+        coalesce(sum(delta) filter (tier = 'remote') over of_block, 0) as pool_holders,
         max(at_ns) filter (delta = 1) over of_block as last_stored_ns,
         max(at_ns) filter (delta = -1) over of_block as last_removed_ns
     from marks
@@ -157,37 +158,6 @@ known as (   -- one row per mark: what was known of its block just before
             partition by world, block_key, stream order by step, delta, tier
             rows between unbounded preceding and 1 preceding
         )
-),
-computed as (   -- one row per block that began to be stored in HBM: computed, or loaded from below
-    select
-        at_ns,
-        block_tokens,
-        case
-            when stays_before = 0 then 'first'
-            when lower_holders > 0 then 'lower_tier_holds'
-            when holders > own_holders then 'other_instance_holds'
-            when own_stays_before > 0 then 'same_instance_removed'
-            else 'other_instance_removed'
-        end as origin,
-        case when stays_before > 0 then at_ns - last_stored_ns end as since_stored_ns,
-        case
-            when stays_before = 0 then null
-            when holders > 0 then 0
-            else at_ns - last_removed_ns
-        end as since_held_ns
-    from known
-    where delta = 1 and tier = 'device' and is_store
-),
-lower as (   -- one row per mark: which tiers below HBM held its block just before
-    select
-        known.*,
-        coalesce(sum(delta) filter (tier = 'host') over of_own, 0) as own_host_holders,
-        coalesce(sum(delta) filter (tier = 'disk') over of_own, 0) as own_disk_holders
-    from known
-    window of_own as (
-        partition by world, block_key, stream order by step, delta, tier
-        rows between unbounded preceding and 1 preceding
-    )
 ),
 flows as (   -- one row per block that went from one medium to another
     select
@@ -212,8 +182,11 @@ flows as (   -- one row per block that went from one medium to another
         end as from_medium,
         tier as to_medium,
         block_tokens
-    from lower
-    where delta = 1 and is_store and tier != '' and (tier != 'device' or lower_holders > 0)
+    from known
+    where delta = 1
+        and is_store
+        and tier != ''
+        and (tier != 'device' or own_host_holders + own_disk_holders + pool_holders > 0)
 )
 select
     kind,                                             -- name: moved | copied | written | loaded

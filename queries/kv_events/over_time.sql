@@ -150,9 +150,10 @@ known as (   -- one row per mark: what was known of its block just before
         count(*) filter (delta = 1) over of_own as own_stays_before,
         coalesce(sum(delta) over of_block, 0) as holders,
         coalesce(sum(delta) over of_own, 0) as own_holders,
-        coalesce(sum(delta) filter (tier in ('host', 'disk')) over of_own, 0)
-            + coalesce(sum(delta) filter (tier = 'remote') over of_block, 0) as lower_holders,
         coalesce(sum(delta) filter (tier = 'device') over of_own, 0) as own_device_holders,
+        coalesce(sum(delta) filter (tier = 'host') over of_own, 0) as own_host_holders,
+        coalesce(sum(delta) filter (tier = 'disk') over of_own, 0) as own_disk_holders,
+        coalesce(sum(delta) filter (tier = 'remote') over of_block, 0) as pool_holders,
         max(at_ns) filter (delta = 1) over of_block as last_stored_ns,
         max(at_ns) filter (delta = -1) over of_block as last_removed_ns
     from marks
@@ -172,7 +173,7 @@ computed as (   -- one row per block that began to be stored in HBM: computed, o
         block_tokens,
         case
             when stays_before = 0 then 'first'
-            when lower_holders > 0 then 'lower_tier_holds'
+            when own_host_holders + own_disk_holders + pool_holders > 0 then 'lower_tier_holds'
             when holders > own_holders then 'other_instance_holds'
             when own_stays_before > 0 then 'same_instance_removed'
             else 'other_instance_removed'
