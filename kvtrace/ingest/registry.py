@@ -17,6 +17,7 @@ _MODULES: Final = (
     "vllm_text",
     "prometheus",
     "dynamo_request_trace",
+    "lmcache_text",
     "lmcache_hashes",
     "sglang_request_metrics",
     "trtllm_request_metrics",
