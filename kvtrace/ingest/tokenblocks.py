@@ -8,37 +8,53 @@ it matches only an equal partial block.
 from __future__ import annotations
 
 import hashlib
+import sys
+from array import array
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-import numpy as np
 
 DEFAULT_BLOCK_TOKENS: Final = 16
 """vLLM's block size unless it is configured otherwise (vLLM CacheConfig, releases 0.4 to 0.33)."""
 _KEY_BYTES: Final = 8
+_TOKEN_BYTES: Final = 4
+_DECODER: Final = msgspec.json.Decoder(list[int])
 
 
-def parse_token_ids(listed: str) -> list[int]:
-    """The ids of a list repr such as `[1, 2, 3]` that is known to hold only integers."""
+def parse_token_ids(listed: str) -> list[int] | None:
+    """The ids of a list repr such as `[1, 2, 3]`; None if it is not a whole list of token ids."""
     try:
-        return msgspec.json.decode(listed, type=list[int])
-    except msgspec.DecodeError:  # numbers that JSON does not allow, such as 007
-        return [int(text) for text in listed[1:-1].split(",")]
+        ids = _DECODER.decode(listed)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    return ids if "-" not in listed else None
 
 
 def chain_token_blocks(
-    token_ids: list[int], *, key: bytes, block_tokens: int, adapter: str | None = None
-) -> list[int]:
+    token_ids: Sequence[int], *, key: bytes, block_tokens: int, adapter: str | None = None
+) -> array[int] | None:
     """(blocks,) unsigned 64-bit keys of the prompt's blocks, a partial last block included.
 
-    Formula: key_i = BLAKE2b-64(run key, key_{i-1} ‖ tokens_i), key_{-1} = hash of the adapter.
+    None if an id does not fit in 32 bits: no vocabulary has it.
+
+    Formula: key_i = BLAKE2b-64(run key, adapter ‖ 0 ‖ tokens_0 … tokens_i).
     """
-    packed = np.asarray(token_ids, dtype="<u8").tobytes()
-    step = block_tokens * 8
-    previous = hashlib.blake2b((adapter or "").encode(), digest_size=_KEY_BYTES, key=key).digest()
-    keys = []
-    for start in range(0, len(packed), step):
-        chained = previous + packed[start : start + step]
-        previous = hashlib.blake2b(chained, digest_size=_KEY_BYTES, key=key).digest()
-        keys.append(int.from_bytes(previous, "little"))
+    try:
+        packed = array("I", token_ids)
+    except OverflowError:
+        return None
+    if sys.byteorder == "big":
+        packed.byteswap()
+    octets, step = packed.tobytes(), block_tokens * _TOKEN_BYTES
+    hashed = hashlib.blake2b(digest_size=_KEY_BYTES, key=key)
+    hashed.update((adapter or "").encode("utf-8", "surrogatepass") + b"\0")
+    update, digest = hashed.update, hashed.digest
+    digests = []
+    for start in range(0, len(octets), step):
+        update(octets[start : start + step])
+        digests.append(digest())
+    keys = array("Q", b"".join(digests))
+    if sys.byteorder == "big":
+        keys.byteswap()
     return keys

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kvtrace.ingest.tokenblocks import chain_token_blocks, parse_token_ids
 
 KEY = b"k" * 32
 
 
 def keys(ids: list[int], *, key: bytes = KEY, adapter: str | None = None) -> list[int]:
-    return chain_token_blocks(ids, key=key, block_tokens=16, adapter=adapter)
+    found = chain_token_blocks(ids, key=key, block_tokens=16, adapter=adapter)
+    assert found is not None
+    return list(found)
 
 
 def test_a_shared_prefix_gives_shared_leading_keys() -> None:
@@ -39,4 +43,23 @@ def test_keys_depend_on_the_run_and_the_adapter() -> None:
 def test_lists_as_printed() -> None:
     assert parse_token_ids("[1, 2, 30]") == [1, 2, 30]
     assert parse_token_ids("[]") == []
-    assert chain_token_blocks([], key=KEY, block_tokens=16) == []
+    assert list(keys([])) == []
+
+
+@pytest.mark.parametrize(
+    "listed", ["[1, 2", "1, 2]", "[1, -2]", "[1, 2.5]", "[1, '2']", "[1,, 2]", "[\udc80]", ""]
+)
+def test_what_is_no_whole_list_of_ids_is_refused(listed: str) -> None:
+    assert parse_token_ids(listed) is None
+
+
+def test_ids_that_no_vocabulary_has_give_no_keys() -> None:
+    ids = parse_token_ids(f"[1, {2**32}]")
+    assert ids == [1, 2**32]
+    assert chain_token_blocks(ids, key=KEY, block_tokens=16) is None
+
+
+def test_an_adapter_does_not_run_into_the_ids() -> None:
+    ids = list(range(16))
+    assert keys(ids, adapter="") == keys(ids)
+    assert len({keys(ids, adapter=name)[0] for name in ("a", "b", "ab")}) == 3

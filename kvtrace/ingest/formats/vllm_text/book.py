@@ -1,141 +1,206 @@
-"""The requests of one log: events go in, one row for every engine request comes out.
+"""The requests of one server: events go in, one row for every engine request comes out.
 
 V0 prints Received and Added for the same request; newer engines add eight hex digits to the id, and
 a call with n > 1 has one engine request for every sample (`0_ID`, `1_ID`). An id that comes again
 after an end, a restart, or the same kind of event is a new request.
+
+V1 prints no end, so a request can stay open for ever. Each row leaves when `MAX_OPEN` newer
+requests have come: what is held does not grow with the log.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from array import array
+from collections import deque
+from collections.abc import Callable
+from copy import copy
+from typing import Final
 
-from kvtrace.ingest.contract import LineTime, LogClock, Record, RequestRow
+import msgspec
+
+from kvtrace.ingest.contract import Emit, LineTime, LogClock, Record, RequestRow
 from kvtrace.ingest.formats.vllm_text.messages import RequestEvent
-from kvtrace.schema.manifest import Status
 from kvtrace.units import NS_PER_S
 
-BlockHasher = Callable[[str, str | None], list[int]]
-"""From a printed list of token ids and the adapter to the keys of the prompt's blocks."""
-_SUFFIX = re.compile(r"-[0-9a-f]{8}$")
-_SAMPLE = re.compile(r"^\d{1,4}_")
+BlockHasher = Callable[[list[int], str | None], "array[int] | None"]
+"""From token ids and the adapter to the keys of the prompt's blocks."""
+MAX_OPEN: Final = 65_536
+"""Far more than a server runs and queues; an end that comes later finds its row gone."""
+_HEX_TAIL = re.compile(r"-[0-9a-f]{8}\Z")
+_SAMPLE = re.compile(r"[0-9]{1,4}_")
+_SAMPLE_FLAG: Final = "parallel_sample"
 
 
-@dataclass(slots=True)
-class _Entry:
-    request_id: str
-    offset: int
-    line: int
+class _Entry(msgspec.Struct, gc=False):
+    row: RequestRow
     arrived: LineTime
-    received: bool = False
-    added: bool = False
-    ended: LineTime | None = None
-    status: Status = "open"
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    adapter: str | None = None
-    request_type: str | None = None
-    block_keys: list[int] | None = None
-    flags: list[str] = field(default_factory=list)
+    is_received: bool = False
+    is_added: bool = False
+    has_ended: bool = False
+    keys: tuple[str, ...] = ()
+    """What it is listed under."""
+
+
+class BookCounts:
+    """What the requests of all servers of a log add up to."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.with_blocks = 0
+        self.left_open = 0
+        """Rows that left because too many newer ones came."""
+        self.unmatched_ends = 0
+        self.saw_suffix = False
+
+    def share_with_blocks(self) -> float:
+        """Share of the requests, 0..1, whose token ids were printed; 0 without requests."""
+        return self.with_blocks / self.requests if self.requests else 0.0
 
 
 class RequestBook:
-    """All requests that a log names, and those of them that an id can still mean."""
+    """The requests that ids of one server can still mean."""
 
-    def __init__(self, clock: LogClock, hash_blocks: BlockHasher | None = None) -> None:
+    def __init__(
+        self,
+        clock: LogClock,
+        emit: Emit,
+        counts: BookCounts,
+        hash_blocks: BlockHasher | None = None,
+        *,
+        llm: Callable[[], str | None] = lambda: None,
+        max_open: int = MAX_OPEN,
+    ) -> None:
         self._clock = clock
+        self._emit = emit
+        self._counts = counts
         self._hash_blocks = hash_blocks
-        self._entries: list[_Entry] = []
+        self._llm = llm
+        self._max_open = max_open
+        self._live: deque[_Entry] = deque()
         self._by_id: dict[str, _Entry] = {}
         self._samples: dict[str, list[_Entry]] = {}
-        self.saw_suffix = False
 
-    def __len__(self) -> int:
-        """Requests so far."""
-        return len(self._entries)
-
-    def restart(self) -> None:
-        """The server started again: ids from before mean other requests now."""
+    def close(self) -> None:
+        """The log or the server's run has ended: ids mean other requests from now on."""
         self._by_id.clear()
         self._samples.clear()
+        while self._live:
+            self._give(self._live.popleft())
+
+    def knows(self, request_id: str) -> bool:
+        """Whether the id means a request of this server."""
+        return bool(self._meant(request_id))
 
     def take(self, event: RequestEvent, record: Record, time: LineTime) -> str | None:
         """Enter the event; None if it contributed, else the reason why it did not."""
-        if event.kind == "received":
-            self._receive(event, record, time)
-        elif event.kind == "added":
+        kind = event.kind
+        if kind == "added":
             self._add(event.request_ids[0], record, time)
-        elif event.kind == "ended":
+        elif kind == "received":
+            self._receive(event, record, time)
+        elif kind == "ended":
             ends = [self._end(event, request_id, time) for request_id in event.request_ids]
             return None if None in ends else ends[0]
-        elif event.kind == "response":
+        elif kind == "response":
             return self._end(event, event.request_ids[0], time)
         else:
             return self._fill(event)
         return None
 
     def _new(self, request_id: str, record: Record, time: LineTime) -> _Entry:
-        entry = _Entry(request_id, record.offset, record.line, time)
-        self._entries.append(entry)
+        row = RequestRow(
+            offset=record.offset, line=record.line, request_id=request_id, status="open"
+        )
+        entry = _Entry(row, time, keys=(request_id,))
         self._by_id[request_id] = entry
-        self._samples.pop(request_id, None)
+        if self._samples:
+            self._samples.pop(request_id, None)
+        self._hold(entry)
         return entry
+
+    def _hold(self, entry: _Entry) -> None:
+        self._live.append(entry)
+        if len(self._live) > self._max_open:
+            oldest = self._live.popleft()
+            self._counts.left_open += not oldest.has_ended
+            self._forget(oldest)
+            self._give(oldest)
+
+    def _forget(self, entry: _Entry) -> None:
+        for key in entry.keys:
+            if self._by_id.get(key) is entry:
+                del self._by_id[key]
+            samples = self._samples.get(key)
+            if samples and samples[0] is entry:
+                del self._samples[key]
+
+    def _give(self, entry: _Entry) -> None:
+        row = entry.row
+        if row.llm is None:
+            row.llm = self._llm()
+        self._counts.requests += 1
+        self._counts.with_blocks += row.block_keys is not None
+        self._emit(row, entry.arrived)
 
     def _receive(self, event: RequestEvent, record: Record, time: LineTime) -> None:
         request_id = event.request_ids[0]
         entry = self._by_id.get(request_id)
-        if entry is None or entry.received or entry.ended is not None:
+        if entry is None or entry.is_received or entry.has_ended:
             entry = self._new(request_id, record, time)
-        entry.received = True
-        entry.adapter = event.adapter
-        entry.request_type = "pooling" if event.is_pooling else None
-        self._set_prompt(entry, event)
+        entry.is_received = True
+        entry.row.adapter = event.adapter
+        if event.is_pooling:
+            entry.row.request_type = "pooling"
+        self._set_prompt(entry.row, event)
 
     def _add(self, engine_id: str, record: Record, time: LineTime) -> None:
         entry = self._by_id.get(engine_id)
-        if entry is not None and not entry.added and entry.ended is None:
-            entry.added = True
+        if entry is not None and not entry.is_added and not entry.has_ended:
+            entry.is_added = True
             return
-        external = _external_ids(engine_id)
-        for candidate in external:
+        for candidate in _external_ids(engine_id):
             parent = self._by_id.get(candidate)
-            if parent is None or not parent.received or parent.ended is not None:
+            if parent is None or not parent.is_received or parent.has_ended:
                 continue
-            self.saw_suffix |= _SUFFIX.search(engine_id) is not None
+            self._counts.saw_suffix |= _HEX_TAIL.search(engine_id) is not None
             if _SAMPLE.match(engine_id) and not _SAMPLE.match(candidate):
                 self._add_sample(engine_id, candidate, parent, record)
                 return
-            if not parent.added:
-                parent.added = True
-                self._by_id[engine_id] = parent
+            if not parent.is_added:
+                parent.is_added = True
+                self._list(engine_id, parent)
                 return
-        self._new(engine_id, record, time).added = True
+        self._new(engine_id, record, time).is_added = True
+
+    def _list(self, key: str, entry: _Entry) -> None:
+        self._by_id[key] = entry
+        entry.keys = (*entry.keys, key)
 
     def _add_sample(self, engine_id: str, parent_id: str, parent: _Entry, record: Record) -> None:
         """One of n samples of a call: the first takes over the call's row, others copy it."""
         samples = self._samples.setdefault(parent_id, [])
         entry = parent
         if samples:
-            entry = replace(
-                parent,
-                offset=record.offset,
-                line=record.line,
-                flags=[flag for flag in parent.flags if flag != "parallel_sample"],
-            )
-            self._entries.append(entry)
-        entry.request_id = _SUFFIX.sub("", engine_id) if _SUFFIX.search(engine_id) else engine_id
-        entry.added = True
-        entry.flags.append("parallel_sample")
+            entry = _Entry(copy(parent.row), parent.arrived, is_received=True, keys=(parent_id,))
+            entry.row.offset, entry.row.line = record.offset, record.line
+            self._hold(entry)
+        else:
+            entry.row.flags = (*entry.row.flags, _SAMPLE_FLAG)
+        entry.row.request_id = _HEX_TAIL.sub("", engine_id)
+        entry.is_added = True
         samples.append(entry)
-        self._by_id[engine_id] = entry
+        self._list(engine_id, entry)
 
     def _meant(self, request_id: str) -> list[_Entry]:
         """The rows that an id means: one, or all samples of a call."""
         samples = self._samples.get(request_id)
         if samples:
             return samples
-        for candidate in (request_id, *_external_ids(request_id)):
+        entry = self._by_id.get(request_id)
+        if entry is not None:
+            return [entry]
+        for candidate in _external_ids(request_id):
             entry = self._by_id.get(candidate)
             if entry is not None:
                 return [entry]
@@ -144,15 +209,17 @@ class RequestBook:
     def _end(self, event: RequestEvent, request_id: str, time: LineTime) -> str | None:
         meant = self._meant(request_id)
         if not meant:
+            self._counts.unmatched_ends += 1
             return "end_without_start"
-        open_entries = [entry for entry in meant if entry.ended is None]
+        open_entries = [entry for entry in meant if not entry.has_ended]
         if not open_entries:
             return "repeated_end"
         for entry in open_entries:
-            entry.ended = time
-            entry.status = event.status or "ok"
+            entry.has_ended = True
+            entry.row.status = event.status or "ok"
+            self._set_e2e(entry, time)
             if len(meant) == 1 and event.output_tokens is not None:
-                entry.output_tokens = event.output_tokens
+                entry.row.output_tokens = event.output_tokens
         return None
 
     def _fill(self, event: RequestEvent) -> str | None:
@@ -162,70 +229,40 @@ class RequestBook:
             return "details_without_request"
         for entry in meant:
             if event.kind == "details":
-                self._set_prompt(entry, event)
+                self._set_prompt(entry.row, event)
             elif len(meant) == 1:
-                entry.output_tokens = event.output_tokens
+                entry.row.output_tokens = event.output_tokens
         return None
 
-    def rows(self, llm: str | None) -> Iterator[tuple[RequestRow, LineTime]]:
-        """The rows in file order, each with the stamps of its arrival."""
-        self._entries.sort(key=lambda entry: entry.offset)
-        for entry in self._entries:
-            e2e_ns = self._e2e_ns(entry)
-            row = RequestRow(
-                offset=entry.offset,
-                line=entry.line,
-                request_id=entry.request_id,
-                llm=llm,
-                adapter=entry.adapter,
-                request_type=entry.request_type,
-                prompt_tokens=entry.prompt_tokens,
-                output_tokens=entry.output_tokens,
-                e2e_ns=e2e_ns,
-                status=entry.status,
-                flags=tuple(entry.flags),
-                block_keys=entry.block_keys,
-            )
-            yield row, entry.arrived
-
-    def _e2e_ns(self, entry: _Entry) -> int | None:
+    def _set_e2e(self, entry: _Entry, ended: LineTime) -> None:
         """From arrival to the end; whole seconds on the log's own clock, which is then flagged."""
-        if entry.ended is None:
-            return None
-        e2e_ns = self._clock.elapsed_ns(entry.arrived, entry.ended)
+        e2e_ns = self._clock.elapsed_ns(entry.arrived, ended)
         if e2e_ns is None:
-            return None
+            return
         if e2e_ns < 0:
-            entry.flags.append("time_order")
-            return None
+            entry.row.flags = (*entry.row.flags, "time_order")
+            return
         if e2e_ns % NS_PER_S == 0:
-            entry.flags.append("e2e_in_whole_seconds")
-        return e2e_ns
+            entry.row.flags = (*entry.row.flags, "e2e_in_whole_seconds")
+        entry.row.e2e_ns = e2e_ns
 
-    def share_with_blocks(self) -> float:
-        """Share of the requests, 0..1, whose token ids were printed; 0 without requests."""
-        held = sum(entry.block_keys is not None for entry in self._entries)
-        return held / len(self._entries) if self._entries else 0.0
-
-    def forget_blocks(self) -> None:
-        """Too few requests have blocks for them to say anything about reuse."""
-        for entry in self._entries:
-            entry.block_keys = None
-
-    def _set_prompt(self, entry: _Entry, event: RequestEvent) -> None:
+    def _set_prompt(self, row: RequestRow, event: RequestEvent) -> None:
         if event.is_truncated:
-            if "prompt_truncated" not in entry.flags:
-                entry.flags.append("prompt_truncated")
+            if "prompt_truncated" not in row.flags:
+                row.flags = (*row.flags, "prompt_truncated")
             return
         if event.prompt_tokens is not None:
-            entry.prompt_tokens = event.prompt_tokens
+            row.prompt_tokens = event.prompt_tokens
         if event.token_ids is not None and self._hash_blocks is not None:
-            entry.block_keys = self._hash_blocks(event.token_ids, entry.adapter)
+            row.block_keys = self._hash_blocks(event.token_ids, row.adapter)
 
 
 def _external_ids(engine_id: str) -> list[str]:
     """Ids that an engine id may have been made from, the longest first."""
-    bare = _SUFFIX.sub("", engine_id)
-    without_sample = _SAMPLE.sub("", engine_id)
-    candidates = (bare, without_sample, _SAMPLE.sub("", bare))
-    return [candidate for candidate in dict.fromkeys(candidates) if candidate != engine_id]
+    has_tail = engine_id[-9:-8] == "-" and _HEX_TAIL.search(engine_id) is not None
+    bare = engine_id[:-9] if has_tail else engine_id
+    sample = _SAMPLE.match(engine_id)
+    candidates = [bare] if has_tail and bare else []
+    if sample is not None:
+        candidates += [text for text in (engine_id[sample.end() :], bare[sample.end() :]) if text]
+    return list(dict.fromkeys(candidates)) if len(candidates) > 1 else candidates

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from typing import Final, Literal
 
-from kvtrace.ingest.pyrepr import checked_list_length, int_list_length, string_end
+import msgspec
+
+from kvtrace.ingest.pyrepr import string_end
+from kvtrace.ingest.tokenblocks import parse_token_ids
 from kvtrace.schema.manifest import Status
 
 EventKind = Literal["received", "details", "added", "ended", "response", "response_details"]
 MAX_ID_CHARS = 512
 
 
-@dataclass(frozen=True, slots=True)
-class RequestEvent:
+class RequestEvent(msgspec.Struct, frozen=True, gc=False):
     """What one message says of one or more requests."""
 
     kind: EventKind
@@ -28,8 +30,8 @@ class RequestEvent:
     """Of an end: ok, cancelled or error."""
     prompt_tokens: int | None = None
     output_tokens: int | None = None
-    token_ids: str | None = None
-    """The list of prompt token ids as printed, if it is whole."""
+    token_ids: list[int] | None = None
+    """Of the prompt, if they are all printed."""
     adapter: str | None = None
     is_pooling: bool = False
     is_truncated: bool = False
@@ -52,6 +54,8 @@ _ADAPTER_REQUEST = ", prompt_adapter_request: "
 _RESPONSE_MODE = re.compile(r"(.*?)(?: \((streaming delta|streaming complete)\))?", re.DOTALL)
 _FINISH = re.compile(r", finish_reason: (\w{1,40})\.?")
 _FAILED = re.compile(r"failed(?: \([\w .-]{1,60}\)| due to .{1,200})?\.?")
+_LONGEST_ESCAPE: Final = 10
+"""Characters of `\\U0001f600`, which stands for one."""
 
 
 def parse_request_message(message: str) -> RequestEvent | None:
@@ -61,20 +65,29 @@ def parse_request_message(message: str) -> RequestEvent | None:
         DamagedMessage: it is cut or spliced.
         IgnoredMessage: it carries nothing wanted.
     """
-    first = message[:9]
-    if first == "Received ":
-        return _received(message) if message.startswith("Received request ") else None
-    if first == "Added req":
-        return RequestEvent("added", _single(message, "Added request "))
-    if first == "Finished ":
-        return RequestEvent("ended", _single(message, "Finished request "), status="ok")
-    if first == "Aborted r":
-        return RequestEvent("ended", _aborted(message), status="cancelled")
-    if first == "Generated":
-        return _response(message) if message.startswith("Generated response ") else None
-    if first.startswith("Request "):
-        return _request(message)
-    return None
+    read = _READERS.get(message[:8])
+    return None if read is None else read(message)
+
+
+def _added(message: str) -> RequestEvent | None:
+    ids = _single(message, "Added request ")
+    return None if ids is None else RequestEvent("added", ids, features=("added",))
+
+
+def _finished(message: str) -> RequestEvent | None:
+    ids = _single(message, "Finished request ")
+    if ids is None:
+        return None
+    return RequestEvent("ended", ids, status="ok", features=("finished",))
+
+
+def _single(message: str, start: str) -> tuple[str] | None:
+    """The id of `… request ID.`; None if the message is another one."""
+    if not message.startswith(start):
+        return None
+    if message[-1] != ".":
+        raise DamagedMessage(start.strip())
+    return (_checked_id(message[len(start) : -1]),)
 
 
 def _checked_id(text: str) -> str:
@@ -83,21 +96,24 @@ def _checked_id(text: str) -> str:
     return text
 
 
-def _single(message: str, start: str) -> tuple[str, ...]:
-    if not message.startswith(start) or not message.endswith("."):
-        raise DamagedMessage(start.strip())
-    return (_checked_id(message[len(start) : -1]),)
+def _aborted(message: str) -> RequestEvent | None:
+    is_list = message.startswith("Aborted request(s) ")
+    if not is_list and not message.startswith("Aborted request "):
+        return None
+    if message[-1] != ".":
+        raise DamagedMessage("Aborted request")
+    ids = message[len("Aborted request(s) " if is_list else "Aborted request ") : -1].split(",")
+    return RequestEvent(
+        "ended",
+        tuple(_checked_id(request_id.strip()) for request_id in ids),
+        status="cancelled",
+        features=("aborted_list",) if is_list else (),
+    )
 
 
-def _aborted(message: str) -> tuple[str, ...]:
-    for start in ("Aborted request(s) ", "Aborted request "):
-        if message.startswith(start) and message.endswith("."):
-            ids = message[len(start) : -1].split(",")
-            return tuple(_checked_id(request_id.strip()) for request_id in ids)
-    raise DamagedMessage("Aborted request")
-
-
-def _received(message: str) -> RequestEvent:
+def _received(message: str) -> RequestEvent | None:
+    if not message.startswith("Received request "):
+        return None
     request_id, name, at = _head(message, len("Received request "))
     features: list[str] = []
     prompt_repr = ""
@@ -117,7 +133,7 @@ def _received(message: str) -> RequestEvent:
     if not tail.endswith(".") or ", lora_request: " not in tail:
         raise DamagedMessage("tail of Received request")
     token_ids, adapter = _received_tail(tail[:-1], features, has_prompt=bool(prompt_repr))
-    count = None if token_ids is None else checked_list_length(token_ids)
+    count = None if token_ids is None else len(token_ids)
     is_truncated = _is_truncated(prompt_repr, count)
     return RequestEvent(
         "received",
@@ -133,8 +149,8 @@ def _received(message: str) -> RequestEvent:
 
 def _received_tail(
     tail: str, features: list[str], *, has_prompt: bool
-) -> tuple[str | None, str | None]:
-    """(token ids as printed, adapter) from what stands behind the prompt, read from the right."""
+) -> tuple[list[int] | None, str | None]:
+    """(token ids, adapter) from what stands behind the prompt, read from the right."""
     before, _, lora = tail.rpartition(", lora_request: ")
     if _ADAPTER_REQUEST in lora:
         lora = lora[: lora.index(_ADAPTER_REQUEST)]
@@ -152,22 +168,29 @@ def _received_tail(
     return _id_list(before, ", prompt_token_ids: "), adapter
 
 
-def _id_list(text: str, name: str) -> str | None:
-    """The list of ids that ends the text, as printed; None where `None` stands there."""
+def _id_list(text: str, name: str) -> list[int] | None:
+    """The list of ids that ends the text; None where `None` stands there."""
     at = text.rfind(name)
     if at < 0:
         raise DamagedMessage("token ids")
     listed = text[at + len(name) :]
     if listed == "None":
         return None
-    if int_list_length(listed) is None:
+    ids = parse_token_ids(listed)
+    if ids is None:
         raise DamagedMessage("token ids")
-    return listed
+    return ids
 
 
 def _is_truncated(prompt_repr: str, token_count: int | None) -> bool:
     """Whether --max-log-len cut both: then as many characters as ids are printed."""
-    if not token_count or not token_count <= len(prompt_repr) - 2 <= 10 * token_count:
+    chars = len(prompt_repr) - 2
+    if not token_count or chars < token_count or prompt_repr[0] not in "'\"":
+        return False
+    escapes = prompt_repr.count("\\")
+    if not escapes:
+        return chars == token_count
+    if chars - (_LONGEST_ESCAPE - 1) * escapes > token_count:
         return False
     try:
         prompt = ast.literal_eval(prompt_repr)
@@ -212,7 +235,7 @@ def _details(request_id: str, rest: str, at: int) -> RequestEvent:
     if embeds >= 0:
         tail = tail[:embeds]
     token_ids = _id_list(tail, ", prompt_token_ids: ")
-    count = None if token_ids is None else checked_list_length(token_ids)
+    count = None if token_ids is None else len(token_ids)
     is_truncated = _is_truncated(rest[at:end], count)
     return RequestEvent(
         "details",
@@ -224,7 +247,9 @@ def _details(request_id: str, rest: str, at: int) -> RequestEvent:
     )
 
 
-def _response(message: str) -> RequestEvent:
+def _response(message: str) -> RequestEvent | None:
+    if not message.startswith("Generated response "):
+        return None
     start = len("Generated response ")
     limit = start + MAX_ID_CHARS + 60
     details = message.find(" details: output_token_ids: ", start, limit)
@@ -232,10 +257,10 @@ def _response(message: str) -> RequestEvent:
     if details >= 0 and (output < 0 or details < output):
         request_id, _ = _response_id(message[start:details])
         listed = message[details + len(" details: output_token_ids: ") :]
-        count = int_list_length(listed.removesuffix("."))
-        if count is None:
-            raise DamagedMessage("token ids of the response")
-        return RequestEvent("response_details", (request_id,), output_tokens=count)
+        count = _length(listed.removesuffix("."))
+        return RequestEvent(
+            "response_details", (request_id,), output_tokens=count, features=("response_details",)
+        )
     end = string_end(message, output + len(": output: ")) if output >= 0 else None
     if end is None:
         raise DamagedMessage("output of the response")
@@ -243,6 +268,14 @@ def _response(message: str) -> RequestEvent:
     if mode == "streaming delta":
         raise IgnoredMessage("response_delta")
     return _response_tail(request_id, message[end:])
+
+
+def _length(listed: str) -> int:
+    """How many ids the list repr holds."""
+    ids = parse_token_ids(listed)
+    if ids is None:
+        raise DamagedMessage("token ids of the response")
+    return len(ids)
 
 
 def _response_id(text: str) -> tuple[str, str | None]:
@@ -260,9 +293,7 @@ def _response_tail(request_id: str, tail: str) -> RequestEvent:
     count = None
     if at > 0:
         ids = tail[:at].removeprefix(", output_token_ids: ")
-        count = None if ids == "None" else int_list_length(ids)
-        if count is None and ids != "None":
-            raise DamagedMessage("token ids of the response")
+        count = None if ids == "None" else _length(ids)
     statuses: dict[str, Status] = {"abort": "cancelled", "error": "error"}
     return RequestEvent(
         "response",
@@ -271,3 +302,14 @@ def _response_tail(request_id: str, tail: str) -> RequestEvent:
         output_tokens=count,
         features=("response",),
     )
+
+
+_READERS: Final[dict[str, Callable[[str], RequestEvent | None]]] = {
+    # the first eight characters of a message: its reader
+    "Received": _received,
+    "Added re": _added,
+    "Finished": _finished,
+    "Aborted ": _aborted,
+    "Generate": _response,
+    "Request ": _request,
+}

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from array import array
 from typing import Final
 
-from kvtrace.ingest.contract import LineTime, LogContext, LogLine, Metric, SampleRow, Tally
-from kvtrace.ingest.formats.vllm_text.book import RequestBook
+from kvtrace.ingest.contract import LogContext, LogLine, Tally, TransferRow
+from kvtrace.ingest.formats.vllm_text.book import MAX_OPEN, BookCounts, RequestBook
 from kvtrace.ingest.formats.vllm_text.messages import (
     DamagedMessage,
     IgnoredMessage,
     parse_request_message,
 )
+from kvtrace.ingest.formats.vllm_text.samples import SampleBook
+from kvtrace.ingest.formats.vllm_text.semantics import describe_meaning
+from kvtrace.ingest.formats.vllm_text.servers import ServerBooks
 from kvtrace.ingest.formats.vllm_text.startup import EngineFacts
 from kvtrace.ingest.formats.vllm_text.stats import (
     ParsedStats,
@@ -24,33 +26,20 @@ from kvtrace.ingest.formats.vllm_text.stats import (
     parse_iteration,
     parse_stats,
     parse_v0_hits,
-    to_metrics,
 )
+from kvtrace.ingest.formats.vllm_text.transfers import looks_like_transfers, parse_transfers
 from kvtrace.ingest.formats.vllm_text.version import VersionEvidence
 from kvtrace.ingest.textlog.prefixes import VLLM
-from kvtrace.ingest.tokenblocks import (
-    DEFAULT_BLOCK_TOKENS,
-    chain_token_blocks,
-    parse_token_ids,
-)
+from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS, chain_token_blocks
 
 _CUT_PREFIX = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d[\d :-]{0,20}(?:\[?[\w./-]*)?")
 _RANK = re.compile(r"EngineCore_DP(\d{1,5})")
-_VLLM_PROCESS = re.compile(r"APIServer|EngineCore|Worker")
+_VLLM_PROCESS = re.compile(r"(?i:APIServer|EngineCore|(?:Vllm)?Worker)")
 _SPLICE_AFTER: Final = 20
+_MAX_SPLICED_CHARS: Final = 4_000
+_MAX_STARTUP_LINES: Final = 4_096
 _ENOUGH_BLOCKS: Final = 0.8
 """Share of requests with token ids from which on their blocks are used."""
-
-
-@dataclass(slots=True)
-class _PendingSample:
-    """A sample whose hit unit is known only at the end of the file."""
-
-    record_offset: int
-    line: int
-    time: LineTime
-    engine: str | None
-    values: ParsedStats | tuple[Metric, ...]
 
 
 class VllmLog:
@@ -58,20 +47,27 @@ class VllmLog:
 
     def __init__(self, log: LogContext) -> None:
         self._context = log.context
-        self._emit = log.emit
+        self._log = log
         self._tally: Tally = log.context.tally
         self._version = VersionEvidence()
+        self._known_evidence = 0
         self._facts = EngineFacts()
         self._block_tokens = log.context.block_size_tokens or DEFAULT_BLOCK_TOKENS
-        hashes = self._hash_blocks if log.context.token_key else None
-        self._book = RequestBook(log.clock, hashes)
-        self._samples: list[_PendingSample] = []
+        self._counts = BookCounts()
+        self._books = ServerBooks(self._new_book)
+        self._samples = SampleBook(log.emit, self._version.hit_unit)
+        self._said_at_start: set[tuple[str | None, str]] = set()
         self._last_fields: tuple[str, ...] = ()
-        self._has_hits = False
 
-    def _hash_blocks(self, listed: str, adapter: str | None) -> list[int]:
+    def _new_book(self) -> RequestBook:
+        hashes = self._hash_blocks if self._context.token_key else None
+        return RequestBook(
+            self._log.clock, self._log.emit, self._counts, hashes, llm=self._facts.llm
+        )
+
+    def _hash_blocks(self, token_ids: list[int], adapter: str | None) -> array[int] | None:
         return chain_token_blocks(
-            parse_token_ids(listed),
+            token_ids,
             key=self._context.token_key or b"",
             block_tokens=self._block_tokens,
             adapter=adapter,
@@ -82,7 +78,7 @@ class VllmLog:
         if line.prefix == "none":
             return self._bare(line)
         try:
-            is_known = self._message(line, line.message, line.time)
+            is_known = self._message(line, line.message)
         except DamagedMessage as damaged:
             self._tally.reject(line.record, "damaged_line", str(damaged))
         except IgnoredMessage as ignored:
@@ -96,32 +92,37 @@ class VllmLog:
             self._version.saw("bracket_prefix" if line.label == "bracket" else "plain_prefix")
         if line.process is not None and _is_vllm_process(line.process):
             self._version.saw("process_prefix")
+        if self._version.changes != self._known_evidence:
+            self._known_evidence = self._version.changes
+            self._samples.release_known()
         return True
 
-    def _message(self, line: LogLine, message: str, time: LineTime) -> bool:
+    def _message(self, line: LogLine, message: str) -> bool:
         """Whether the message is a known one; then the record is used."""
         event = parse_request_message(message)
         if event is not None:
-            for feature in event.features:
-                self._version.saw(feature)
-            reason = self._book.take(event, line.record, time)
+            self._saw(event.features)
+            reason = self._books.take(event, line)
             if reason is not None:
                 raise IgnoredMessage(reason)
             self._tally.use()
         elif looks_like_stats(message):
-            self._stats(line, message, time)
+            self._stats(line, message)
         elif looks_like_iteration(message):
-            self._iteration(line, message, time)
+            self._iteration(line, message)
         elif message.startswith("Prefix cache hit rate: GPU: "):
-            self._sample(line, parse_v0_hits(message), time)
-        elif message.startswith("KV Transfer metrics: "):
-            self._version.saw("kv_transfer")
-            raise IgnoredMessage("kv_transfer_not_read_yet")
+            self._sample(line, parse_v0_hits(message))
+        elif looks_like_transfers(message):
+            self._transfers(line, message)
         else:
-            return self._startup(line, message, time)
+            return self._startup(line, message)
         return True
 
-    def _stats(self, line: LogLine, message: str, time: LineTime) -> None:
+    def _saw(self, features: tuple[str, ...]) -> None:
+        for feature in features:
+            self._version.saw(feature)
+
+    def _stats(self, line: LogLine, message: str) -> None:
         parsed = parse_stats(message)
         if parsed is None:
             self._splice(line, message)
@@ -139,42 +140,72 @@ class VllmLog:
                 "Ray drops repeated lines, so counts from this file are lower bounds"
                 " (RAY_DEDUP_LOGS=0).",
             )
-        self._sample(line, parsed, time)
+        self._sample(line, parsed)
 
     def _splice(self, line: LogLine, message: str) -> None:
         """A statistics line cut by another writer's whole line: read that one, drop the first."""
-        matches = list(VLLM.finditer(message, _SPLICE_AFTER)) if len(message) < 4_000 else []
+        is_short = len(message) < _MAX_SPLICED_CHARS
+        matches = list(VLLM.finditer(message, _SPLICE_AFTER)) if is_short else []
         if not matches:
             raise DamagedMessage("statistics")
         self._context.note(
             "spliced_lines", "Two processes wrote into each other's lines; the torn ones are lost."
         )
-        behind = message[matches[-1].end() :]
-        if not self._message(line, behind, line.time):
+        if not self._message(line, message[matches[-1].end() :]):
             raise DamagedMessage("statistics")
 
-    def _iteration(self, line: LogLine, message: str, time: LineTime) -> None:
+    def _iteration(self, line: LogLine, message: str) -> None:
         found = parse_iteration(message)
         if found is None:
             raise DamagedMessage("iteration")
         parsed, is_dummy = found
-        for feature in parsed.features:
-            self._version.saw(feature)
+        self._saw(parsed.features)
         if is_dummy:
             raise IgnoredMessage("dummy_iteration")
-        self._sample(line, parsed, time)
+        self._sample(line, parsed)
 
-    def _sample(self, line: LogLine, parsed: ParsedStats | None, time: LineTime) -> None:
+    def _sample(self, line: LogLine, parsed: ParsedStats | None) -> None:
         if parsed is None:
             raise DamagedMessage("statistics")
-        for feature in parsed.features:
-            self._version.saw(feature)
+        self._saw(parsed.features)
         if not parsed.values:
             raise IgnoredMessage("prefix_caching_off")
-        self._has_hits |= any(spec.hit != "none" for spec, _ in parsed.values)
-        self._keep(line, time, parsed.engine or _engine_of(line), parsed)
+        self._samples.take(
+            line.record, line.time, parsed, engine=_engine_of(line), writer=line.writer
+        )
+        self._tally.use()
 
-    def _startup(self, line: LogLine, message: str, time: LineTime) -> bool:
+    def _transfers(self, line: LogLine, message: str) -> None:
+        if not line.terminated and message[-1:].isalnum():
+            raise DamagedMessage("a number at the end of the file")
+        parsed = parse_transfers(message)
+        self._saw(parsed.features)
+        if not parsed.metrics:
+            self._context.note(
+                "kv_transfer_keys_unknown",
+                "Lines of a KV connector hold keys that are not read yet; they are counted.",
+            )
+            raise IgnoredMessage("kv_transfer_keys_unknown")
+        record = line.record
+        for move in parsed.moves:
+            row = TransferRow(
+                offset=record.offset,
+                line=record.line,
+                request_id=None,
+                started_at_ns=None,
+                direction=move.direction,
+                path=move.path,
+                moved_bytes=move.moved_bytes,
+                moved_tokens=None,
+                duration_ns=move.duration_ns,
+                ranks=None,
+            )
+            self._log.emit(row, line.time)
+        engine = parsed.engine or _engine_of(line)
+        self._samples.give(record, line.time, engine, list(parsed.metrics))
+        self._tally.use()
+
+    def _startup(self, line: LogLine, message: str) -> bool:
         if not line.terminated and message[-1:].isdigit():
             raise DamagedMessage("a number at the end of the file")
         found = self._facts.read(message)
@@ -183,27 +214,21 @@ class VllmLog:
                 raise DamagedMessage("capacity")
             return False
         if found.version is not None:
-            self._version.printed(found.version)
+            self._version.printed(found.version, line.writer)
         if found.is_restart:
-            self._book.restart()
-        for feature in found.features:
-            self._version.saw(feature)
+            self._books.restart(line)
+            self._said_at_start.clear()
+        self._saw(found.features)
         if found.metrics:
-            self._keep(line, time, _engine_of(line), found.metrics)
-        else:
-            self._tally.use()
-        return True
-
-    def _keep(
-        self,
-        line: LogLine,
-        time: LineTime,
-        engine: str | None,
-        values: ParsedStats | tuple[Metric, ...],
-    ) -> None:
-        record = line.record
-        self._samples.append(_PendingSample(record.offset, record.line, time, engine, values))
+            said = (line.process, message[: _SPLICE_AFTER * 10])
+            if said in self._said_at_start:
+                raise IgnoredMessage("repeated_by_rank")
+            if len(self._said_at_start) < _MAX_STARTUP_LINES:
+                self._said_at_start.add(said)
+            engine = _engine_of(line) or _worker_of(line)
+            self._samples.give(line.record, line.time, engine, list(found.metrics))
         self._tally.use()
+        return True
 
     def _bare(self, line: LogLine) -> bool:
         """A line without vLLM's prefix: what other programs print of the GPU, or a torn line."""
@@ -218,10 +243,12 @@ class VllmLog:
         return True
 
     def _judge_blocks(self) -> None:
-        """Grade A if most requests printed their token ids; otherwise their blocks mislead."""
-        context, share = self._context, self._book.share_with_blocks()
+        """Grade A if most requests printed their token ids; otherwise their blocks mislead.
+
+        Rows left with their blocks; without a block size nobody reads those.
+        """
+        context, share = self._context, self._counts.share_with_blocks()
         if share < _ENOUGH_BLOCKS:
-            self._book.forget_blocks()
             return
         context.evidence_grade = "A"
         context.found_block_size_tokens = self._block_tokens
@@ -238,38 +265,27 @@ class VllmLog:
             )
 
     def finish(self) -> None:
-        """Emit everything: version, unit and block share are known only now."""
-        if self._book.saw_suffix:
+        """Emit what is left; version, units and block share are known only now."""
+        self._books.close()
+        self._samples.release()
+        context, counts = self._context, self._counts
+        if counts.saw_suffix:
             self._version.saw("id_suffix")
-        context = self._context
         context.engine = "vllm"
         self._version.fill(context)
         self._facts.fill(context)
-        counted = self._version.prompt_rate_counts()
-        if counted is not None:
-            context.engine_facts["prompt_tokens_per_s_counts"] = counted
-        engines = _engine_count(sample.engine for sample in self._samples)
-        if engines:
-            context.engine_facts["engines"] = engines
-        context.evidence_grade = "C" if self._has_hits else "L"
+        if self._samples.engines:
+            context.engine_facts["engines"] = self._samples.engines
+        if self._books.servers > 1:
+            context.engine_facts["api_servers"] = self._books.servers
+        describe_meaning(self._version, context, has_hits=self._samples.has_hits)
+        context.evidence_grade = "C" if self._samples.has_hits else "L"
         self._judge_blocks()
-        llm = context.engine_facts.get("llm")
-        for row, time in self._book.rows(llm if isinstance(llm, str) else None):
-            self._emit(row, time)
-        unit = self._version.hit_unit()
-        for sample in self._samples:
-            values = sample.values
-            metrics = (
-                list(values) if isinstance(values, tuple) else to_metrics(values, v1_hit_unit=unit)
+        if counts.left_open and counts.unmatched_ends:
+            context.note(
+                "late_ends",
+                f"Some requests ended when {MAX_OPEN:,} newer ones had come; they count as open.",
             )
-            observed = SampleRow(
-                offset=sample.record_offset,
-                line=sample.line,
-                observed_at_ns=None,
-                engine=sample.engine,
-                metrics=metrics,
-            )
-            self._emit(observed, sample.time)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -279,17 +295,11 @@ def _is_vllm_process(name: str) -> bool:
 
 def _engine_of(line: LogLine) -> str | None:
     """The data-parallel rank of the process that wrote the line, as statistics name it."""
-    match = _RANK.fullmatch(line.process or "")
+    match = _RANK.fullmatch(line.process) if line.process else None
     return f"Engine {int(match[1]):03d}" if match is not None else None
 
 
-def _engine_count(labels: Iterable[str | None]) -> int:
-    """Data-parallel engines that the labels name (`Engine 003`, `8 Engines Aggregated`)."""
-    ranks: set[str] = set()
-    aggregated = 0
-    for label in labels:
-        if label is not None and label.startswith("Engine "):
-            ranks.add(label)
-        elif label is not None:
-            aggregated = max(aggregated, int(label.partition(" ")[0]))
-    return max(aggregated, len(ranks))
+def _worker_of(line: LogLine) -> str | None:
+    """The worker that wrote the line: each says its own share of memory."""
+    is_worker = line.process is not None and "Worker" in line.process
+    return line.process if is_worker else None

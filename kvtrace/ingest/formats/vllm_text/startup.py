@@ -13,15 +13,15 @@ _BANNER = re.compile(r"vLLM (?:API server|server) version v?(\d[\w.+-]{0,60})")
 _ENGINE = re.compile(r"Initializing an? (?:V1 )?LLM engine \(v?(\d[\w.+-]{0,60})\) with config: ")
 _CAPACITY = re.compile(
     r"(?:[A-Za-z][\w /:()-]{0,60} )?KV cache size: ([\d,]{1,20}) tokens"
-    r"(?:, Maximum concurrency for ([\d,]{1,20}) tokens per request: (\d+\.\d+)x)?\.?"
+    r"(?:, Maximum concurrency for ([\d,]{1,20}) tokens per request: (\d{1,9}\.\d{1,9})x)?\.?"
 )
 _CONCURRENCY = re.compile(
-    r"Maximum concurrency for ([\d,]{1,20}) tokens per request: (\d+\.\d+)x\.?"
+    r"Maximum concurrency for ([\d,]{1,20}) tokens per request: (\d{1,9}\.\d{1,9})x\.?"
 )
-_MEMORY = re.compile(r"Available KV cache memory: (\d+(?:\.\d+)?) GiB\.?")
-_V0_BLOCKS = re.compile(r"# (?:GPU|cuda|\w{1,20}) blocks: (\d+), # CPU blocks: (\d+)\.?")
+_MEMORY = re.compile(r"Available KV cache memory: (\d{1,9}(?:\.\d{1,9})?) GiB\.?")
+_V0_BLOCKS = re.compile(r"# (?:GPU|cuda|\w{1,20}) blocks: (\d{1,12}), # CPU blocks: (\d{1,12})\.?")
 _INIT_BLOCKS = re.compile(
-    r"[\w ]{0,60}cache_config_info with initialization after num_gpu_blocks is: (\d+)\.?"
+    r"[\w ]{0,60}cache_config_info with initialization after num_gpu_blocks is: (\d{1,12})\.?"
 )
 _CONFIG: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = tuple(
     (fact, kind, re.compile(pattern))
@@ -64,6 +64,7 @@ class EngineFacts:
     facts: dict[str, str | int | float] = field(default_factory=dict)
     capacity_blocks: int | None = None
     capacity_tokens: int | None = None
+    """Of one engine; where lines of several engines or ranks differ, the smallest."""
     concurrency: tuple[int, float] | None = None
     """(tokens a request, requests of that size that fit)."""
 
@@ -74,6 +75,15 @@ class EngineFacts:
             if line is not None:
                 return line
         return None
+
+    def llm(self) -> str | None:
+        """The model, if the log has named one so far."""
+        name = self.facts.get("llm")
+        return name if isinstance(name, str) else None
+
+    def _restart(self) -> None:
+        """A server starts: what an earlier run said of its room is over."""
+        self.capacity_blocks = self.capacity_tokens = self.concurrency = None
 
     def read_gpu(self, text: str) -> bool:
         """Take in a line of `nvidia-smi -L` or vLLM's collect_env, such as `GPU 0: NVIDIA L40S`."""
@@ -88,6 +98,7 @@ class EngineFacts:
     def _version(self, message: str) -> StartupLine | None:
         banner = _BANNER.fullmatch(message.rstrip())
         if banner is not None:
+            self._restart()
             return StartupLine(version=banner[1], is_restart=True)
         engine = _ENGINE.match(message)
         if engine is None:
@@ -116,8 +127,9 @@ class EngineFacts:
 
     def _capacity(self, message: str) -> StartupLine | None:
         if (match := _CAPACITY.fullmatch(message)) is not None:
-            self.capacity_tokens = _count(match[1])
-            metrics = [_instant("kv_capacity_tokens", self.capacity_tokens, "tokens")]
+            tokens = _count(match[1])
+            self.capacity_tokens = min(tokens, self.capacity_tokens or tokens)
+            metrics = [_instant("kv_capacity_tokens", tokens, "tokens")]
             if match[2] is not None:
                 metrics.append(self._concurrency(match[2], match[3]))
             features = ("one_line_capacity",) if match[2] is not None else ()
@@ -138,9 +150,10 @@ class EngineFacts:
         match = _V0_BLOCKS.fullmatch(message) or _INIT_BLOCKS.fullmatch(message)
         if match is None:
             return None
-        self.capacity_blocks = int(match[1])
-        features = ("v0_stats",) if message.startswith("#") else ()
-        metrics = (_instant("kv_capacity_blocks", self.capacity_blocks, "blocks"),)
+        blocks = int(match[1])
+        self.capacity_blocks = min(blocks, self.capacity_blocks or blocks)
+        features = ("v0_stats",) if message.startswith("#") else ("init_blocks",)
+        metrics = (_instant("kv_capacity_blocks", blocks, "blocks"),)
         return StartupLine(metrics, features=features)
 
     def fill(self, context: ReadContext) -> None:

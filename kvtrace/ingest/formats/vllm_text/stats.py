@@ -98,14 +98,15 @@ def _value(text: str, spec: MetricSpec) -> float | None:
     return None if "n" in text else float(Decimal(text).scaleb(spec.shift))
 
 
-def _unlabelled(message: str) -> tuple[str | None, str]:
+def unlabelled(message: str) -> tuple[str | None, str]:
+    """(engine that the message names, the message behind that name)."""
     match = _LABEL.match(message)
     return (match[1], message[match.end() :]) if match is not None else (None, message)
 
 
 def looks_like_stats(message: str) -> bool:
     """Whether the message starts as a statistics line does."""
-    return _unlabelled(message)[1].startswith("Avg prompt throughput: ")
+    return unlabelled(message)[1].startswith("Avg prompt throughput: ")
 
 
 def looks_like_stats_rest(text: str) -> bool:
@@ -115,7 +116,7 @@ def looks_like_stats_rest(text: str) -> bool:
 
 def parse_stats(message: str) -> ParsedStats | None:
     """The values of a V0 or V1 statistics line; None if it is not whole."""
-    engine, body = _unlabelled(message)
+    engine, body = unlabelled(message)
     if len(body) > 2_000:
         return None
     fields = _split_fields(body.removesuffix("."))
@@ -228,12 +229,12 @@ _ITERATION_SPECS: Final = (
 
 def looks_like_iteration(message: str) -> bool:
     """Whether the message starts as an iteration line does."""
-    return _unlabelled(message)[1].startswith("Iteration(")
+    return unlabelled(message)[1].startswith("Iteration(")
 
 
 def parse_iteration(message: str) -> tuple[ParsedStats, bool] | None:
     """(values, whether it is a dummy batch) of an iteration line; None if it is not whole."""
-    engine, body = _unlabelled(message)
+    engine, body = unlabelled(message)
     match = _ITERATION.fullmatch(body) if len(body) < 2_000 else None
     if match is None:
         return None
@@ -247,8 +248,10 @@ def parse_iteration(message: str) -> tuple[ParsedStats, bool] | None:
     return ParsedStats(engine, tuple(values), tuple(features)), match[6] is not None
 
 
-def to_metrics(parsed: ParsedStats, *, v1_hit_unit: str | None) -> list[Metric]:
-    """Metrics for a sample row; the hit unit of V1 lines is known only at the end of the file."""
+def to_metrics(
+    values: tuple[tuple[MetricSpec, float | None], ...], *, v1_hit_unit: str | None
+) -> list[Metric]:
+    """Metrics for a sample row, with what the hits of V1 count."""
     units = {"none": None, "v0": "blocks", "v1": v1_hit_unit}
     return [
         Metric(
@@ -258,5 +261,5 @@ def to_metrics(parsed: ParsedStats, *, v1_hit_unit: str | None) -> list[Metric]:
             hit_unit=units[spec.hit],
             window=spec.window,
         )
-        for spec, value in parsed.values
+        for spec, value in values
     ]
