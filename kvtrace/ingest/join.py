@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kvtrace.ingest.pairs import Matched, matched, named
+from kvtrace.ingest.pairs import REUSED_APART_NS, Matched, matched, named
 from kvtrace.ingest.sources import ABSOLUTE, HEADLINE_ORDER, Source
 from kvtrace.units import NS_PER_MS
 
@@ -238,9 +238,11 @@ def _filled(headline: Source, is_conflict: pl.Series) -> list[pl.Expr]:
         pl.when(is_theirs).then(name + _OTHER).otherwise(name).alias(name)
         for name in ("ttft_ns", "ttft_from")
     )
+    theirs = pl.col("status" + _OTHER)
+    is_better = (pl.col("status") == "open") & theirs.is_not_null()  # they may have seen its end
     if "status" not in headline.format.supplies:
-        failed = pl.col("status" + _OTHER).is_in(_FAILED)  # null and `open` say nothing
-        filled.append(pl.when(failed).then("status" + _OTHER).otherwise("status").alias("status"))
+        is_better |= theirs.is_in(_FAILED)
+    filled.append(pl.when(is_better).then(theirs).otherwise("status").alias("status"))
     filled.append(pl.col("is_benchmark") | pl.col("is_benchmark" + _OTHER).fill_null(False))
     none = pl.lit([], dtype=pl.List(pl.String))
     conflict = pl.when(is_conflict).then(pl.lit([CONFLICT_FLAG])).otherwise(none)
@@ -259,7 +261,7 @@ def _append_rest(headline: Source, other: Source, found: Matched) -> int:
     logs = {read.log_id for read in headline.files}
     is_shared = any(read.log_id in logs for read in other.files)
     has_blocks = any(read.rows is not None and len(read.rows.block_counts) for read in other.files)
-    if not is_shared or has_blocks or headline.clock != other.clock:
+    if not is_shared or has_blocks or not _is_one_clock(headline, other, found):
         return 0
     is_other = pl.col("request_id_key").is_not_null()
     is_other &= ~pl.col("request_key").is_in(found.undecided.implode())
@@ -274,6 +276,14 @@ def _append_rest(headline: Source, other: Source, found: Matched) -> int:
     )
     headline.notes.append(("rows_of_another_layer", message))
     return len(rest)
+
+
+def _is_one_clock(headline: Source, other: Source, found: Matched) -> bool:
+    """Rows of both can stand in one order: their zones agree, or nothing says that they do not."""
+    if headline.clock == other.clock:
+        return True
+    is_dated = headline.clock in ABSOLUTE and other.clock in ABSOLUTE
+    return is_dated and found.shift_ns is not None and abs(found.shift_ns) <= REUSED_APART_NS
 
 
 def _describe(

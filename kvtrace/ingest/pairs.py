@@ -35,6 +35,8 @@ class Matched:
     """(request_key, other_key) where one side counts a call and the other its children."""
     undecided: pl.Series
     """other_key of rows whose id the headline has too, but which of its rows is not known."""
+    shift_ns: int | None = None
+    """What their clock is ahead of ours at the median pair; None where no pair is dated."""
     is_another_day: bool = False
     """Ids agree, but the times say that they are of other runs: nothing is paired."""
 
@@ -68,7 +70,7 @@ def matched(ours: pl.DataFrame, theirs: pl.DataFrame, *, is_dated: bool) -> Matc
     unsure = unsure.filter(~unsure.is_in(joined.implode())).sort()
     is_single = pl.col("request_key").is_unique() & pl.col("other_key").is_unique()
     pairs = pl.concat([pairs, calls.filter(is_single)]).sort("request_key")
-    return Matched(pairs, calls.filter(~is_single).sort(_KEYS), unsure)
+    return Matched(pairs, calls.filter(~is_single).sort(_KEYS), unsure, _shift_ns(exact.pairs))
 
 
 def named(requests: pl.DataFrame, key: str) -> pl.DataFrame:

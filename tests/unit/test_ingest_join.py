@@ -188,6 +188,16 @@ def test_failure_seen_by_the_engine_beats_a_trace_that_knows_no_status(tmp_path:
     assert result.frames["requests"]["status"].to_list() == ["error", "ok", "ok"]
 
 
+def test_a_request_whose_end_another_layer_saw_is_not_open(tmp_path: Path) -> None:
+    result = joined(
+        tmp_path,
+        [trace_row(name, status="open") for name in ("a", "b", "c")],
+        [log_row("a", status="ok"), log_row("b", status="cancelled"), log_row("x")],
+    )
+    rows = result.frames["requests"].filter("is_headline")
+    assert rows["status"].to_list() == ["ok", "cancelled", "open"]
+
+
 def test_flags_are_united_and_benchmark_marks_kept(tmp_path: Path) -> None:
     result = joined(
         tmp_path,

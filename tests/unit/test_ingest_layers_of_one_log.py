@@ -158,6 +158,25 @@ def test_rows_whose_id_cannot_be_told_apart_are_not_appended() -> None:
     assert "ambiguous_request_ids" in codes(engine)
 
 
+@pytest.mark.parametrize(("hours", "rows"), [(0, 2), (8, 1)])
+def test_rows_on_a_clock_of_another_zone_are_not_mixed_in(hours: int, rows: int) -> None:
+    # One layer prints UTC, the other local time without a zone.
+    at = 10**18
+    kv = source(
+        0, "kvbm", "B", [{"request_id": "r1", "cached_tokens": 1, "arrived_at_ns": at + 10**9}]
+    )
+    local = at + hours * 3600 * 10**9
+    engine = source(
+        1,
+        "vllm",
+        "L",
+        [{"request_id": f"r{n}", "arrived_at_ns": local + n} for n in (1, 2)],
+        clock="naive",
+    )
+    join_sources(kv, [kv, engine])
+    assert len(kv.requests) == rows
+
+
 def test_rows_appended_before_the_clock_is_taken_keep_their_place() -> None:
     # The headline's clock is mere order; a dated router knows both requests.
     kv = source(0, "lmcache", "B", [{"request_id": "r2", "cached_tokens": 1}], clock="order")
