@@ -38,6 +38,7 @@ class BenchRun(msgspec.Struct, gc=False):
     errors: list[msgspec.Raw] | None = None
 
 
+_ZERO: Final = Decimal(0)
 _ITLS: Final = msgspec.json.Decoder(list[Decimal | None], strict=False)
 EntryT = TypeVar("EntryT")
 
@@ -109,7 +110,19 @@ def _sum_ns(ttft_ns: int, listed: msgspec.Raw | None, flags: list[str]) -> int |
     """TTFT and all inter-token latencies; None if one of them is unknown, or the sum absurd."""
     if listed is None:
         return None
-    parts = [elapsed_ns("itl", part, flags) for part in _ITLS.decode(listed)]
+    parts = _ITLS.decode(listed)
     known = [part for part in parts if part is not None]
-    total_ns = ttft_ns + sum(known)
-    return total_ns if len(known) == len(parts) and total_ns <= INT64_MAX else None
+    if len(known) < len(parts):
+        return None
+    try:
+        # one sum and one look at the smallest: a run has millions of these
+        is_negative, total = min(known, default=_ZERO) < 0, sum(known, _ZERO)
+    except ArithmeticError:  # a number only in name, such as "sNaN"
+        raise msgspec.ValidationError("`itls` holds something that is no duration") from None
+    if is_negative:
+        flags.append("negative_itl")
+        return None
+    tail_ns = elapsed_ns("itls", total, flags)
+    if tail_ns is None or ttft_ns + tail_ns > INT64_MAX:
+        return None
+    return ttft_ns + tail_ns
