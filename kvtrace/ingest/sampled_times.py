@@ -64,7 +64,9 @@ def counted_by_engine(requests: pl.DataFrame, samples: pl.DataFrame) -> Counted 
     gained = samples.filter(
         pl.col("metric").is_in(["finished_requests", "prompt_tokens"])
         & (pl.col("window") == "interval")
-        & pl.col("value").is_not_null()
+        & pl.col("value").is_finite()
+        & (pl.col("value") >= 0)
+        & (pl.col("window_ns") > 0)
         & pl.col("clock").is_in(_ABSOLUTE)
         & (started >= first)
         & (pl.col("observed_at_ns") <= last)
