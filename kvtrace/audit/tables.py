@@ -22,6 +22,8 @@ TITLES: Final[Mapping[str, str]] = {
     "latency/hit_and_ttft_over_time": "Hit ratio and TTFT over time (measured)",
     "latency/prefill_by_reuse": "Prefill by prompt length and reuse (measured)",
     "latency/summary": "Latency (measured)",
+    "links/measured_bytes": "Bytes over each link, over time (measured)",
+    "links/measured_summary": "Bytes over each kind of link (measured)",
     "moves/measured_rates": "Observed moves of KV by path (measured)",
     "reuse/by_prompt_bucket": "Reuse by prompt length (unlimited cache)",
     "reuse/capacity_curve": "Hit ratio by capacity of one LRU cache (idealised)",
@@ -29,7 +31,13 @@ TITLES: Final[Mapping[str, str]] = {
     "reuse/gaps": "Time between uses of a block",
     "reuse/over_time": "Reuse over time (unlimited cache)",
     "reuse/summary": "Reuse in all (unlimited cache)",
+    "samples/catalogue": "What was observed, and how often (measured)",
+    "samples/hit_ratio_over_time": "Hit ratios that engines report, over time (measured)",
+    "samples/kv_usage": "Room for KV in use over time (measured)",
     "samples/over_time": "Engine-wide observations over time",
+    "samples/queue_depth": "Running and waiting requests over time (measured)",
+    "samples/token_rates": "Tokens a second over time (measured)",
+    "samples/transfer_throughput": "KV moves over time (measured)",
 }
 
 

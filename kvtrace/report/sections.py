@@ -8,7 +8,7 @@ from typing import Final
 
 from kvtrace.audit.record import AuditRecord, Cell, Finding, Option, Reuse, Table, Validity
 from kvtrace.report.about import given_inputs
-from kvtrace.report.figures import MOVE_TABLES, all_charts, move_against_recompute
+from kvtrace.report.figures import MOVE_TABLES, all_charts, move_against_recompute, running
 from kvtrace.report.format import Scale, format_in, format_value, pick_scale, safe_text
 from kvtrace.report.option_table import option_details
 from kvtrace.report.texts import Texts
@@ -49,6 +49,7 @@ _TOPIC_SECTION: Final[Mapping[str, str]] = {
     "coverage": "quality",
     "quality": "quality",
     "samples": "running",
+    "links": "running",
     "transfers": "running",
     "ledger": "ledger",
     "cost": "ledger",
@@ -124,6 +125,8 @@ class PageView:
 
     charts: dict[str, ChartView]
     moves: list[ChartView]
+    running: list[ChartView]
+    """What the running system did, as far as there is data."""
     move_table: TableView | None
     tables: dict[str, list[TableView]]
     """Tables that no chart shows, by section."""
@@ -166,13 +169,16 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
     move_table = next(
         (table_view(record.tables[i]) for i in MOVE_TABLES if i in record.tables), None
     )
-    shown = {view.table.anchor for view in drawn.values() if view.table is not None}
+    observed = running(record, texts)
+    views = (*drawn.values(), *observed)
+    shown = {view.table.anchor for view in views if view.table is not None}
     shown |= {f"table-{slug(id)}" for id in MOVE_TABLES}
     if definitions is not None:
         shown.add(definitions.anchor)
     return PageView(
         charts=drawn,
         moves=move_against_recompute(record, texts),
+        running=observed,
         move_table=move_table,
         tables=_other_tables(record, shown),
         numbers=tuple(quantity_view(one, texts) for one in record.verdict.carrying_numbers),

@@ -369,6 +369,24 @@ def _time_tables() -> list[r.Table]:
         )
         for i in range(300)
     ]
+    hits: list[list[r.Cell]] = [
+        [metric, 0, "tokens", window, EPOCH_NS + i * 60 * 10**9, ratio + 0.005 * i]
+        for metric, window, ratio in (
+            ("prefix_hit_ratio", "interval", 0.4),
+            ("prompt_hit_ratio", "interval", 0.6),
+            ("prefix_hit_ratio", "last_1000_requests", 0.5),
+        )
+        for i in range(48)
+    ]
+    links: list[list[r.Cell]] = [
+        [link, 0, device, EPOCH_NS + i * 60 * 10**9, rate * 0.5, rate + 1e8 * i]
+        for link, device, rate in (
+            ("pcie", "host 1 gpu 0", 9e9),
+            ("pcie", "host 1 gpu 1", 4e9),
+            ("rdma", "host 1 mlx5_0 port 1", 2e10),
+        )
+        for i in range(20)
+    ]
     replayed: list[list[r.Cell]] = [
         [option, 300.0 * i, 900, hit, hit * 1e12, 0.5 + 0.1 * i]
         for option, hit in (("hbm_only", 0.09), ("pool_dram_tcp", 0.37))
@@ -420,6 +438,34 @@ def _time_tables() -> list[r.Table]:
             },
             samples,
             query="samples/over_time",
+        ),
+        make_table(
+            "samples/hit_ratio_over_time",
+            "Hit ratios that engines report, over time (measured)",
+            {
+                "metric": "name",
+                "source_id": "key",
+                "hit_unit": "name",
+                "window": "name",
+                "slice_start_ns": "ns",
+                "hit_ratio": "ratio",
+            },
+            hits,
+            query="samples/hit_ratio_over_time",
+        ),
+        make_table(
+            "links/measured_bytes",
+            "Bytes over each link, over time (measured)",
+            {
+                "link": "name",
+                "file_id": "key",
+                "device": "name",
+                "slice_start_ns": "ns",
+                "tx_bytes_per_s": "bytes/s",
+                "rx_bytes_per_s": "bytes/s",
+            },
+            links,
+            query="links/measured_bytes",
         ),
     ]
 

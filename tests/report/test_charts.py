@@ -10,8 +10,9 @@ import msgspec
 from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
 from kvtrace.report.charts import Axis, Mark, Panel, Series
-from kvtrace.report.figures import all_charts, move_against_recompute
+from kvtrace.report.figures import all_charts, move_against_recompute, running
 from kvtrace.report.texts import load_texts
+from kvtrace.report.view import ChartView
 from tests.report.records import make_bare_record, make_record, quantity
 
 EN = load_texts("en")
@@ -264,16 +265,76 @@ def test_labels_of_marks_stand_above_the_plot_on_lines_of_their_own() -> None:
     assert all("textangle" not in one for one in notes)
 
 
-def test_samples_say_what_they_count_and_over_which_window() -> None:
+def running_views(record: AuditRecord) -> dict[str, ChartView]:
+    return {view.id: view for view in running(record, EN)}
+
+
+def test_hit_ratios_of_different_windows_never_share_a_panel() -> None:
+    view = running_views(make_record())["running_hits"]
+    figure = parsed(view.figure)
+    titles = [one["text"] for one in figure["layout"]["annotations"]]
+    assert titles == [
+        "hit ratio (of tokens, over the interval between prints)",
+        "hit ratio (of tokens, over the last 1,000 requests)",
+    ]
+    panels = {trace["name"]: trace["yaxis"] for trace in figure["data"][:2]}
+    assert set(panels.values()) == {"y"}
+    assert figure["data"][2]["yaxis"] == "y2"
+    assert view.origin == "measured"
+    # 0.4 + 47 × 0.005
+    assert "from 40 % to 63.50 %" in view.summary.replace("\u00a0", " ")
+
+
+def test_one_panel_says_its_window_in_the_title_of_the_figure() -> None:
     record = make_record()
-    table = record.tables["samples/over_time"]
-    hit_unit, window = (table.columns.index(name) for name in ("hit_unit", "window"))
-    for row in table.rows:
-        if row[table.columns.index("metric")] == "prefix_hit_ratio":
-            row[hit_unit], row[window] = "tokens", "last_1000_requests"
-    summary = all_charts(record, EN)["samples"].summary
-    expected = "Local prefix-cache hit ratio (of tokens, over the last 1,000 requests): from 40"
-    assert expected in summary.replace("\u00a0", " ")
+    table = record.tables["samples/hit_ratio_over_time"]
+    table.rows = [row for row in table.rows if row[3] == "last_1000_requests"]
+    view = running_views(record)["running_hits"]
+    assert view.title.endswith(": hit ratio (of tokens, over the last 1,000 requests)")
+
+
+def test_a_hit_ratio_of_unknown_unit_and_window_says_so() -> None:
+    record = make_record()
+    for row in record.tables["samples/hit_ratio_over_time"].rows:
+        row[2] = row[3] = None
+    titles = parsed(running_views(record)["running_hits"].figure)["layout"]["annotations"]
+    assert titles[0]["text"] == (
+        "hit ratio (of a unit that is not said, over a window that is not said)"
+    )
+
+
+def test_links_are_drawn_by_kind_and_way() -> None:
+    figure = parsed(running_views(make_record())["running_links"].figure)
+    assert [one["text"] for one in figure["layout"]["annotations"]] == [
+        "received a second (PCIe of a GPU)",
+        "received a second (RDMA port)",
+        "sent a second (PCIe of a GPU)",
+        "sent a second (RDMA port)",
+    ]
+    assert figure["data"][0]["name"] == "host 1 gpu 0"
+
+
+def test_the_largest_of_many_lines_are_drawn_and_the_table_has_all() -> None:
+    record = make_record()
+    table = record.tables["links/measured_bytes"]
+    table.rows = [
+        ["pcie", 0, f"gpu {number}", 10**18, None, 1e9 * number] for number in range(1, 10)
+    ]
+    view = running_views(record)["running_links"]
+    names = [trace["name"] for trace in parsed(view.figure)["data"]]
+    assert names == [f"gpu {number}" for number in range(4, 10)]
+    assert view.table is not None
+    assert view.table.row_count == 9
+
+
+def test_nothing_is_drawn_where_nothing_was_observed() -> None:
+    record = make_record()
+    for name in list(record.tables):
+        if name.startswith(("samples/", "links/")):
+            del record.tables[name]
+    assert running(record, EN) == []
+    record.tables["samples/kv_usage"] = next(iter(record.tables.values()))  # other columns
+    assert running(record, EN) == []
 
 
 def test_without_hit_ratios_the_time_figure_is_of_ttft_alone() -> None:

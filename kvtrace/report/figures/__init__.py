@@ -6,7 +6,7 @@ Only picking happens here: columns, rows, the smallest, largest, first and last 
 from __future__ import annotations
 
 from kvtrace.audit.record import AuditRecord
-from kvtrace.report.figures.measured import latency_by_bucket, over_time, samples
+from kvtrace.report.figures.measured import latency_by_bucket, over_time
 from kvtrace.report.figures.options import (
     MOVE_TABLES,
     ledger,
@@ -16,11 +16,12 @@ from kvtrace.report.figures.options import (
     ttft_parts,
     ttft_percentiles,
 )
+from kvtrace.report.figures.running import running
 from kvtrace.report.figures.trace import capacity_curve, kv_bytes, reuse_by_bucket
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import ChartView
 
-__all__ = ["MOVE_TABLES", "all_charts", "move_against_recompute"]
+__all__ = ["MOVE_TABLES", "all_charts", "move_against_recompute", "running"]
 
 
 def all_charts(record: AuditRecord, texts: Texts) -> dict[str, ChartView]:
@@ -36,6 +37,5 @@ def all_charts(record: AuditRecord, texts: Texts) -> dict[str, ChartView]:
         replay_over_time(record, texts),
         latency_by_bucket(record, texts),
         over_time(record, texts),
-        samples(record, texts),
     ]
     return {view.id: view for view in views}

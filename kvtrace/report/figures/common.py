@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.audit.record import AuditRecord, Cell, Table
-from kvtrace.report.charts import plot_text
-from kvtrace.report.format import format_value
+from kvtrace.report.charts import Axis, plot_text
+from kvtrace.report.format import format_instant, format_value, is_instant
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import ChartView, Origin
 from kvtrace.units import NS_PER_S
@@ -81,3 +81,12 @@ def largest(columns: Columns, index: int) -> int:
     """Row of the largest value of a column, unknown ones last."""
     values = columns.numbers(index)
     return max(range(len(values)), key=lambda i: (values[i] is not None, values[i] or 0.0, -i))
+
+
+def time_axis(columns: Columns, index: int, texts: Texts) -> tuple[list[float | str], Axis]:
+    """Instants as dates where the clock is a wall clock, else seconds from the log's start."""
+    name, unit = columns.table.columns[index], columns.table.units[index]
+    cells = [cell if isinstance(cell, int | float) else 0 for cell in columns.cells(index)]
+    if any(is_instant(cell, unit, name) for cell in cells):
+        return [format_instant(cell) for cell in cells], Axis(texts("axis.clock"), "date")
+    return [value or 0.0 for value in columns.numbers(index)], Axis(texts("axis.time"), "seconds")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
-from kvtrace.audit.record import AuditRecord, Cell
+from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
 from kvtrace.report.charts import Axis, Kind, Panel, Series, plot_text
 from kvtrace.report.figures.common import (
@@ -20,14 +19,13 @@ from kvtrace.report.figures.common import (
     largest,
     pick_table,
     show,
+    time_axis,
 )
-from kvtrace.report.format import format_instant, is_instant
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import ChartView, Origin, table_view
 
 LATENCY_TABLES: Final = ("latency/by_prompt_bucket",)
 TIME_TABLES: Final = ("latency/hit_and_ttft_over_time",)
-SAMPLE_TABLES: Final = ("samples/over_time",)
 
 
 def latency_by_bucket(record: AuditRecord, texts: Texts) -> ChartView:
@@ -109,7 +107,7 @@ def over_time(record: AuditRecord, texts: Texts) -> ChartView:
     time = columns.find("slice_start_ns") if columns else None
     if table is None or columns is None or time is None:
         return absent("over_time", texts, "measured")
-    x, axis = _time_axis(columns, time, texts)
+    x, axis = time_axis(columns, time, texts)
     panels: list[Panel] = []
     facts: list[str] = []
     origins: set[Origin] = set()
@@ -144,15 +142,6 @@ def _is_known(columns: Columns, name: str) -> bool:
     return index is not None and any(cell is not None for cell in columns.cells(index))
 
 
-def _time_axis(columns: Columns, index: int, texts: Texts) -> tuple[list[float | str], Axis]:
-    """Instants as dates where the clock is a wall clock, else seconds from the log's start."""
-    name, unit = columns.table.columns[index], columns.table.units[index]
-    cells = [cell if isinstance(cell, int | float) else 0 for cell in columns.cells(index)]
-    if any(is_instant(cell, unit, name) for cell in cells):
-        return [format_instant(cell) for cell in cells], Axis(texts("axis.clock"), "date")
-    return [value or 0.0 for value in columns.numbers(index)], Axis(texts("axis.time"), "seconds")
-
-
 def _time_series(
     columns: Columns, place: tuple[str, int], label: str, x: Sequence[float | str], style: int
 ) -> Series:
@@ -181,115 +170,3 @@ def _range_fact(series: Series, kind: Kind, texts: Texts) -> str:
         low=show(min(known), unit, texts),
         high=show(max(known), unit, texts),
     )
-
-
-SAMPLE_PANELS: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
-    ("hit_ratio", "ratio", ("prefix_hit_ratio", "external_prefix_hit_ratio")),
-    ("kv_usage", "ratio", ("kv_usage_ratio",)),
-    ("requests", "count", ("running_requests", "waiting_requests")),
-)
-"""Panels, and the metrics that share one."""
-_SAMPLE_COLUMNS: Final = ("observed_at_ns", "metric", "value", "engine")
-
-
-@dataclass(frozen=True, slots=True)
-class _Samples:
-    """Columns of the table of samples, read once."""
-
-    columns: Columns
-    x: Sequence[float | str]
-    metrics: Sequence[Cell]
-    values: Sequence[float | None]
-    engines: Sequence[str]
-    hover: Sequence[str]
-    """Value and time, for people."""
-
-    def rows(self, metric: str) -> list[int]:
-        """Rows of one metric with a value."""
-        return [
-            i
-            for i, name in enumerate(self.metrics)
-            if name == metric and self.values[i] is not None
-        ]
-
-
-def samples(record: AuditRecord, texts: Texts) -> ChartView:
-    """What the engine said of itself, in panels: hit ratios, KV usage, requests."""
-    table = pick_table(record, SAMPLE_TABLES)
-    columns = Columns(table) if table else None
-    found = [columns.find(name) for name in _SAMPLE_COLUMNS] if columns else []
-    if table is None or columns is None or None in found:
-        return absent("samples", texts, "measured")
-    read, axis = _read_samples(columns, [index for index in found if index is not None], texts)
-    panels: list[Panel] = []
-    facts: list[str] = []
-    for key, kind, metrics in SAMPLE_PANELS:
-        known = [(metric, rows) for metric in metrics if (rows := read.rows(metric))]
-        series = [one for metric, rows in known for one in _sample_lines(read, rows, metric, texts)]
-        if series:
-            drawn = sum(len(panel.series) for panel in panels)
-            shown = [_styled(one, style) for style, one in enumerate(series, start=drawn)]
-            panels.append(Panel(shown, Axis(texts(f"axis.samples.{key}"), kind)))
-            facts += [_sample_fact(read, rows, metric, kind, texts) for metric, rows in known]
-    if not panels:
-        return absent("samples", texts, "measured")
-    return ChartView(
-        id="samples",
-        title=texts("chart.samples.title"),
-        origin="measured",
-        summary=" ".join(facts),
-        figure=charts.stacked_panels(panels, x=axis),
-        table=table_view(table),
-    )
-
-
-def _read_samples(columns: Columns, indices: Sequence[int], texts: Texts) -> tuple[_Samples, Axis]:
-    time, metric, value, engine = indices
-    x, axis = _time_axis(columns, time, texts)
-    hover = [
-        f"{shown}<br>{at}"
-        for shown, at in zip(columns.shown(value), columns.shown(time), strict=True)
-    ]
-    engines = [str(cell) if cell is not None else "" for cell in columns.cells(engine)]
-    metrics, values = columns.cells(metric), columns.numbers(value)
-    return _Samples(columns, x, metrics, values, engines, hover), axis
-
-
-def _styled(series: Series, style: int) -> Series:
-    return replace(series, style=style, colour=PALETTE[style % len(PALETTE)])
-
-
-def _sample_lines(read: _Samples, rows: Sequence[int], metric: str, texts: Texts) -> list[Series]:
-    """One line per engine, at most six; the engine is named where there are several."""
-    engines = list(dict.fromkeys(read.engines[i] for i in rows))
-    label = texts.or_code("metric", metric)
-    lines = []
-    for one in engines[:6]:
-        mine = [i for i in rows if read.engines[i] == one]
-        name = f"{label} {one}".strip() if len(engines) > 1 else label
-        hover = [f"{plot_text(name)}: {read.hover[i]}" for i in mine]
-        x, y = [read.x[i] for i in mine], [read.values[i] for i in mine]
-        lines.append(Series(name, x, y, "", 0, hover))
-    return lines
-
-
-def _sample_fact(read: _Samples, rows: Sequence[int], metric: str, kind: Kind, texts: Texts) -> str:
-    """Range of a metric, with what its engine counts and over which window."""
-    known = [value for i in rows if (value := read.values[i]) is not None]
-    unit = "ratio" if kind == "ratio" else ""
-    of, window = (_first_known(read.columns, name, rows) for name in ("hit_unit", "window"))
-    means = [texts("samples.of", unit=texts.or_code("unit", of))] if of else []
-    means += [texts.or_code("window", window)] if window else []
-    return texts(
-        "chart.samples.fact",
-        what=_sentence_start(texts.or_code("metric", metric)),
-        means=f" ({', '.join(means)})" if means else "",
-        low=show(min(known), unit, texts),
-        high=show(max(known), unit, texts),
-    )
-
-
-def _first_known(columns: Columns, name: str, rows: Sequence[int]) -> str | None:
-    index = columns.find(name)
-    cells = [] if index is None else columns.cells(index)
-    return next((str(cells[i]) for i in rows if cells and cells[i] is not None), None)
