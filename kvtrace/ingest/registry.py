@@ -15,6 +15,7 @@ _MODULES: Final = (
     "bailian",
     "vllm_timing",
     "vllm_text",
+    "sglang_text",
     "prometheus",
     "dynamo_request_trace",
     "lmcache_text",
@@ -31,6 +32,7 @@ _MODULES: Final = (
     "trtllm_text",
     "aibrix_text",
     "llmd_text",
+    "llamacpp_text",
 )
 
 

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from kvtrace.ingest.formats import aibrix_text, dynamo_text, llmd_text, trtllm_text, vllm_text
+from kvtrace.ingest.formats import (
+    aibrix_text,
+    dynamo_text,
+    llamacpp_text,
+    llmd_text,
+    trtllm_text,
+    vllm_text,
+)
 from tests.formats.reading import Reading, decoded, read_bytes, read_log
 
 pytestmark = pytest.mark.shared
@@ -71,3 +78,15 @@ def test_gateways(shared_dir: Path) -> None:
         "routing_event": 1,
         "access_line": 1,
     }
+
+
+def test_llamacpp_generations(shared_dir: Path) -> None:
+    reading = read_bytes(
+        llamacpp_text.FORMATS[0], excerpt(shared_dir, "llamacpp-three-generations.log")
+    )
+    assert [
+        (row.prompt_tokens, row.cached_tokens, row.computed_tokens, row.output_tokens)
+        for row in reading.requests
+    ] == [(300, 100, 200, 20), (2000, 1500, 500, 12), (60000, 59200, 800, 60)]
+    assert reading.requests[1].prefill_ns == 1_875_000_000
+    assert reading.rejected == []

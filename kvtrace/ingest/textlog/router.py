@@ -185,10 +185,13 @@ class LogRouter:
         """How the part's rows are dated; call after `finish`. Fills the clock of its context."""
         context = part.context
         own = context.clock
+        reason, resolution_ns = context.clock_reason, context.clock_resolution_ns
         resolve = self._clock.resolver(context, part.use)
         lines = context.clock
         if own != "order":
             context.clock = own
+            if part.use.bearing == 0:  # what the reader says of its clock stands
+                context.clock_reason, context.clock_resolution_ns = reason, resolution_ns
         return PartClock(own if own != "order" else lines, lines, resolve)
 
 
