@@ -91,19 +91,16 @@ class KeyBook:
         return self._keyed(named + hashed.to_bytes(8, "little"))
 
     def root(self, adapter: str | None, *more: str | None) -> int:
-        """What a chain without a parent starts from: adapter, and what else parts equal tokens.
-
-        With the adapter alone it is the start of `tokenblocks.chain_token_blocks`, so that blocks
-        of events and of requests on the same tokens have the same key.
-        """
+        """What a chain without a parent starts from: adapter, and what else parts equal tokens."""
         parts = [adapter or "", *(part for part in more if part)]
         return self._keyed("\0".join(parts).encode("utf-8", "surrogatepass"))
 
     def chained(
         self, parent: int, token_ids: Sequence[int] | IntArray, extra: object = None
     ) -> int:
-        """Key of a block behind the block `parent`.
+        """Key of a block behind the block `parent`, or behind a `root`.
 
+        Formula: BLAKE2b-64(run key, parent ‖ tokens ‖ extra), so that any block can be a parent.
         `extra` is what the engine mixes into the block's hash beside its tokens (images, salts).
 
         Raises:

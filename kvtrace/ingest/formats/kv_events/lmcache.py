@@ -170,8 +170,8 @@ class _LmcacheFile:
         if self._other_keys:
             context.note(
                 "kv_events_groups",
-                f"{self._other_keys:,} keys of further ranks or object groups are left out: they"
-                " are parts of the chunks that are counted.",
+                f"Keys of further ranks or object groups left out: {self._other_keys:,}. They are"
+                " parts of the chunks that are counted.",
             )
 
 

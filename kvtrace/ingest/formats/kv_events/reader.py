@@ -79,8 +79,8 @@ class _KvEventsFile:
         if self._unnumbered:
             context.note(
                 "kv_events_no_sequence",
-                f"{self._unnumbered:,} batches carry no number (`seq`): whether batches were lost"
-                " is unknown.",
+                f"Batches without a number (`seq`): {self._unnumbered:,}. Whether some were lost is"
+                " unknown.",
             )
         self._describe_keys()
         self._describe_events()
@@ -90,14 +90,14 @@ class _KvEventsFile:
         if counts.unknown_parents:
             note(
                 "kv_events_parents_unknown",
-                f"The parent of {counts.unknown_parents:,} stored blocks was not seen (stored"
-                " before the capture, or lost): these blocks are known by their engine's hash,"
-                " which other instances may not share.",
+                f"Stored blocks whose parent was not seen: {counts.unknown_parents:,} (it was"
+                " stored before the capture, or lost). They are known by their engine's hash, which"
+                " other instances may not share.",
             )
         if counts.without_tokens:
             note(
                 "kv_events_without_tokens",
-                f"{counts.without_tokens:,} stored blocks came without token ids: they are known by"
+                f"Stored blocks without token ids: {counts.without_tokens:,}. They are known by"
                 " their engine's hash. Instances may not agree on it (vLLM: set the same"
                 " PYTHONHASHSEED and --prefix-caching-hash-algo sha256_cbor everywhere).",
             )
@@ -105,19 +105,22 @@ class _KvEventsFile:
     def _describe_events(self) -> None:
         counts, note = self._events.counts, self._context.note
         if counts.other_groups:
-            first = "; rows before it are of a higher group" if counts.late_group else ""
+            first = ", and rows before it are of a higher group" if counts.late_group else ""
             note(
                 "kv_events_groups",
-                f"{counts.other_groups:,} events of further cache groups are left out: they repeat"
-                f" the blocks of the lowest group{first}.",
+                f"Events of further cache groups left out: {counts.other_groups:,}. They repeat the"
+                f" blocks of the lowest group{first}.",
             )
         if counts.unknown_media:
             note(
                 "kv_events_medium_unknown",
-                f"{counts.unknown_media:,} events on a medium of an unknown name are left out.",
+                f"Events on a medium of an unknown name, left out: {counts.unknown_media:,}.",
             )
         if counts.unknown_types:
-            note("kv_events_type_unknown", f"{counts.unknown_types:,} events of an unknown type.")
+            note(
+                "kv_events_type_unknown",
+                f"Events of an unknown type, left out: {counts.unknown_types:,}.",
+            )
 
 
 def read_kv_events(records: Iterable[Record], context: ReadContext) -> Iterator[BlockEventRow]:

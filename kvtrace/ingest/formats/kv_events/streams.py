@@ -140,16 +140,16 @@ class StreamBook:
             hit = sum(one.lost > 0 for one in streams)
             context.note(
                 "kv_events_lost",
-                f"{lost:,} of {received + lost:,} {what} are missing by their numbers, in {hit} of"
-                f" {len(streams)} instances: blocks that were stored or removed in them are not"
-                " known, so that tokens computed again are a lower bound.",
+                f"{lost:,} of {received + lost:,} {what} are missing or damaged, by their numbers,"
+                f" in {hit} of {len(streams)} instances: the blocks stored or removed in them are"
+                " not known, so that tokens computed again are a lower bound.",
                 severity="warning",
             )
         if restarts:
             context.note(
                 "kv_events_restarts",
-                f"{restarts:,} times the numbers started anew: the engine's process did, and what"
-                " it held is taken as gone.",
+                f"The numbers of {what} started anew (times: {restarts:,}): the engine's process"
+                " did, and what it held is taken as gone.",
             )
         if restarts > max(3, _MIXED_SHARE * received):
             context.note(

@@ -221,8 +221,8 @@ class _TrtFile:
         if self._orphans:
             context.note(
                 "kv_events_parents_unknown",
-                f"{self._orphans:,} stored blocks have a parent that was not seen, or no tokens:"
-                " they are known by their engine's hash.",
+                f"Stored blocks whose parent was not seen, or without tokens: {self._orphans:,}."
+                " They are known by their engine's hash.",
             )
         if self._late_window:
             context.note(
