@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kvtrace.ingest.contract import Record, Tally
 from kvtrace.ingest.layers import LinePeeler, PeeledLine, skip_progress_bar
-from kvtrace.ingest.pyrepr import int_list_length, string_end
+from kvtrace.ingest.pyrepr import int_list_length, outside_pattern, repr_to_json, string_end
 
 
 def peel_all(*lines: str) -> tuple[list[PeeledLine], Tally]:
@@ -127,3 +129,40 @@ def test_processes_of_one_name_are_told_apart() -> None:
         "VllmWorker rank=1 pid=13",
         None,
     ]
+
+
+def test_request_events_of_sglang_are_no_formatted_messages() -> None:
+    written = '{"timestamp": "2026-11-20T09:00:00", "event": "request.received", "rid": "a"}'
+    (line,), _ = peel_all(written)
+    assert line.text == written
+    assert not line.is_formatted
+
+
+def test_stop_is_found_outside_quotes_only() -> None:
+    to_meta = outside_pattern(r"'meta': \{")
+    text = """x="'meta': {", y='it\\'s \\'meta\\': {', 'meta': {}"""
+    match = to_meta.match(text)
+    assert match is not None
+    assert text[match.end() :] == "'meta': {}"
+    torn = to_meta.match("x='never closed 'meta': {}")
+    assert torn is not None  # the apostrophe before meta closes the first: nothing is found
+    assert "x='never closed 'meta': {}"[torn.end() :] == "': {}"
+
+
+def test_repr_becomes_json() -> None:
+    written = repr({"a": None, "b": [1, 2.5, (None, True)], "c": 'it\'s \n "x"', "d": "None"})
+    assert json.loads(repr_to_json(written)) == {
+        "a": None,
+        "b": [1, 2.5, [None, True]],
+        "c": 'it\'s \n "x"',
+        "d": "None",
+    }
+    cut = """{'a': 'start' ... "e'nd", 'b': [1, 2] ... [3], 'n': nan, 'e': '\\x00\\u00e9'}"""
+    assert json.loads(repr_to_json(cut)) == {
+        "a": "starte'nd",
+        "b": [1, 2, 3],
+        "n": None,
+        "e": "\0é",
+    }
+    assert json.loads(repr_to_json("{'a': None, 'b': False}")) == {"a": None, "b": False}
+    assert repr_to_json("{'a': <object>}") == '{"a": <object>}'

@@ -1,0 +1,206 @@
+"""SGLang's `meta_info` of one request: counts, tiers, times and waits, whatever log carries it.
+
+Fields read from the sources of SGLang 0.3.6 to 0.5.23. Times are kept as written and turned into
+integers digit by digit: epoch seconds do not fit a float to the nanosecond.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+import msgspec
+
+from kvtrace.ingest.clocks import seconds_to_ns
+from kvtrace.ingest.contract import ReadContext, RequestRow, TransferRow
+from kvtrace.ingest.hicache import CachedDetails, fill_tiers
+from kvtrace.ingest.jsonfields import between_ns, count_of, flag_lengths, mean_per_token_ns
+from kvtrace.schema.manifest import Status
+from kvtrace.units import NS_PER_S
+
+_FIRST_ERROR_CODE: Final = 400
+_NUMBER = re.compile(r"(-?)([0-9]{1,10})(?:\.([0-9]{1,30}))?")
+_DIGITS: Final = 9
+_MAX_NUMBER_CHARS: Final = 64
+_ABSENT: Final = msgspec.Raw()
+
+
+class FinishReason(msgspec.Struct, gc=False):
+    """Why a request ended; only an abort is told apart."""
+
+    type: str | None = None
+    status_code: object = None
+
+
+class MetaInfo(msgspec.Struct, gc=False):
+    """The fields of `meta_info` that say something; everything else is skipped."""
+
+    id: str | int | None = None
+    finish_reason: FinishReason | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    cached_tokens_details: CachedDetails | None = None
+    num_retractions: int | None = None
+    total_retractions: int | None = None
+    e2e_latency: msgspec.Raw = _ABSENT
+    first_token_latency: msgspec.Raw = _ABSENT
+    queue_time: msgspec.Raw = _ABSENT
+    request_received_ts: msgspec.Raw = _ABSENT
+    prefill_finished_ts: msgspec.Raw = _ABSENT
+    response_sent_to_client_ts: msgspec.Raw = _ABSENT
+    storage_prefetch_wait: msgspec.Raw = _ABSENT
+    storage_staging_wait: msgspec.Raw = _ABSENT
+
+
+def written_seconds_ns(name: str, text: str) -> int | None:
+    """Nanoseconds of seconds as written, exact to the last one; None for an empty text or `null`.
+
+    Raises:
+        msgspec.ValidationError: not a finite number, or past 64 bits of nanoseconds.
+    """
+    if not text or text == "null":
+        return None
+    match = _NUMBER.fullmatch(text)
+    if match is not None:
+        sign, whole, fraction = match.groups(default="")
+        beyond = fraction[_DIGITS:]
+        if not beyond or beyond[0] != "5":
+            ns = int(whole) * NS_PER_S + int(fraction[:_DIGITS].ljust(_DIGITS, "0"))
+            ns += beyond > "5"
+            return -ns if sign else ns
+    try:
+        number = Decimal(text.strip('"')) if len(text) <= _MAX_NUMBER_CHARS else Decimal("nan")
+    except InvalidOperation:
+        number = Decimal("nan")
+    found = seconds_to_ns(number)
+    if found is None:
+        raise msgspec.ValidationError(f"`{name}` is not a time in seconds")
+    return found
+
+
+def _raw_ns(name: str, raw: msgspec.Raw) -> int | None:
+    return written_seconds_ns(name, bytes(raw).decode("ascii", "replace"))
+
+
+def instant_of(name: str, raw: msgspec.Raw, context: ReadContext) -> int | None:
+    """Nanoseconds of an instant; notes the finest digit written as the clock's resolution.
+
+    Raises:
+        msgspec.ValidationError: not a finite number, or past 64 bits of nanoseconds.
+    """
+    text = bytes(raw).decode("ascii", "replace")
+    ns = written_seconds_ns(name, text)
+    if ns is None or ns <= 0:
+        return None
+    digits = min(len(text.partition(".")[2]), _DIGITS)
+    resolution: int = 10 ** (_DIGITS - digits)
+    if context.clock_resolution_ns is None or resolution < context.clock_resolution_ns:
+        context.clock_resolution_ns = resolution
+    return ns
+
+
+def _elapsed(name: str, raw: msgspec.Raw, flags: list[str]) -> int | None:
+    ns = _raw_ns(name, raw)
+    if ns is not None and ns < 0:
+        flags.append(f"negative_{name}")
+        return None
+    return ns
+
+
+def fill_request(row: RequestRow, meta: MetaInfo, context: ReadContext) -> str | None:
+    """Fill counts, tiers, status and times; gives the tier of its storage tokens, None if none.
+
+    `arrived_at_ns` stays what it was where meta_info does not say it.
+
+    Raises:
+        msgspec.ValidationError: a field is out of range or no number.
+    """
+    row.prompt_tokens = count_of("prompt_tokens", meta.prompt_tokens)
+    row.cached_tokens = count_of("cached_tokens", meta.cached_tokens)
+    row.output_tokens = count_of("completion_tokens", meta.completion_tokens)
+    row.status = _status(meta.finish_reason)
+    tier = None
+    if meta.cached_tokens_details is not None:
+        tier = fill_tiers(row, meta.cached_tokens_details, context)
+    _fill_times(row, meta, context)
+    if (meta.num_retractions or 0) > 0 or (meta.total_retractions or 0) > 0:
+        row.flags = (*row.flags, "retracted")
+    if row.status == "ok":
+        flag_lengths(row)
+    elif not row.prompt_tokens:
+        _forget_zeros(row)
+    return tier
+
+
+def _status(finish: FinishReason | None) -> Status:
+    if finish is None or finish.type != "abort":
+        return "ok"
+    code = finish.status_code
+    return "error" if isinstance(code, int) and code >= _FIRST_ERROR_CODE else "cancelled"
+
+
+def _fill_times(row: RequestRow, meta: MetaInfo, context: ReadContext) -> None:
+    flags: list[str] = []
+    received_ns = instant_of("request_received_ts", meta.request_received_ts, context)
+    if received_ns is not None:
+        row.arrived_at_ns = received_ns
+    row.queue_ns = _elapsed("queue", meta.queue_time, flags)
+    row.e2e_ns = _elapsed("e2e", meta.e2e_latency, flags)
+    row.ttft_ns = _elapsed("ttft", meta.first_token_latency, flags)
+    if row.ttft_ns is None and received_ns is not None:
+        finished_ns = instant_of("prefill_finished_ts", meta.prefill_finished_ts, context)
+        row.ttft_ns = between_ns(received_ns, finished_ns, flags)
+    if row.ttft_ns is not None:
+        row.ttft_from = "arrival"
+        row.tpot_ns = mean_per_token_ns(
+            between_ns(row.ttft_ns, row.e2e_ns, flags), row.output_tokens
+        )
+    if flags:
+        row.flags = (*row.flags, *flags)
+
+
+def _forget_zeros(row: RequestRow) -> None:
+    """An abort writes zeros for whatever it did not get to."""
+    row.prompt_tokens = row.cached_tokens = None
+    row.cached_device_tokens = row.cached_host_tokens = None
+    row.cached_disk_tokens = row.cached_remote_tokens = None
+    if not row.output_tokens:
+        row.output_tokens = None
+
+
+def storage_waits(
+    row: RequestRow, meta: MetaInfo, tier: str | None, *, bytes_per_token: int | None = None
+) -> list[TransferRow]:
+    """The serial waits for storage (to host) and for staging (host to device) of one request."""
+    if not meta.storage_prefetch_wait and not meta.storage_staging_wait:
+        return []
+    from_storage = row.cached_disk_tokens if tier == "disk" else row.cached_remote_tokens
+    staged = (row.cached_host_tokens or 0) + (from_storage or 0)
+    flags: list[str] = []
+    waits = (
+        (f"{tier}>host", from_storage or 0, "storage_prefetch_wait", meta.storage_prefetch_wait),
+        ("host>device", staged, "storage_staging_wait", meta.storage_staging_wait),
+    )
+    moves = []
+    for path, tokens, name, wait in waits:
+        wait_ns = _elapsed(name, wait, flags)
+        if wait_ns and tokens:
+            moves.append(
+                TransferRow(
+                    offset=row.offset,
+                    line=row.line,
+                    request_id=row.request_id,
+                    started_at_ns=None,
+                    direction="load",
+                    path=path,
+                    moved_bytes=None if bytes_per_token is None else tokens * bytes_per_token,
+                    moved_tokens=tokens,
+                    duration_ns=wait_ns,
+                    ranks=None,
+                )
+            )
+    if flags:
+        row.flags = (*row.flags, *flags)
+    return moves
