@@ -251,9 +251,9 @@ def _lookup(text: str) -> Lookup:
     if not found or match is None:
         raise DamagedMessage("look-up")
     total, computed, pending, hit, load, skipped = match.groups()
-    features: list[Feature] = ["no_computed_tokens" if computed is None else "computed_tokens"]
-    if pending:
-        features.append("pending")
+    features: list[Feature] = ["pending"] if pending else []
+    if not pending:
+        features.append("no_computed_tokens" if computed is None else "computed_tokens")
     load_tokens = int(load) if load is not None and not skipped else 0
     if load_tokens < 0:
         features.append("negative_load")
@@ -331,7 +331,7 @@ def _move(text: str, request_id: str | None, group: str | None) -> Move | None:
         total = _count(new_total or old_total)
         features.append("old_retrieved" if new_total is None else "new_retrieved")
     moved = _count(tokens)
-    if moved > _count(wanted):
+    if moved > max(_count(wanted), total or 0):  # whole chunks are loaded, be it for their end
         raise ImpossibleMessage("more moved than wanted")
     return Move(
         direction=_direction(text.partition(" ")[0]),
@@ -351,8 +351,8 @@ def _found(text: str) -> Found:
         name, found, count = text.rpartition(" found_count=")
         if not found or _FOUND_REST.fullmatch(count) is None:
             raise DamagedMessage("look-up")
-        request_id = _request_id(name.removeprefix("MP lookup/prefetch end: session="))
-        return Found(request_id, _count(count), None, None, None)
+        session = _request_id(name.removeprefix("MP lookup/prefetch end: session="))
+        return Found(session, _count(count), None, None, None)
     match = _PREFETCH.match(text)
     if match is None:
         raise DamagedMessage("prefetch")
