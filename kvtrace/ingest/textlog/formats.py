@@ -72,6 +72,7 @@ def vote(head: Head, formats: Sequence[Format]) -> list[tuple[Guess, Format]]:
     router = LogRouter(formats, tally, new_context=new_context, new_sink=lambda _entry: _drop)
     for number, text in enumerate(lines, start=1):
         router.take(Record(number, number, text[:_MAX_CHARS].encode()))
+    router.settle()
     votes = ((_guess(part.used, part.lines, len(lines)), part.format) for part in router.parts)
     return [(guess, entry) for guess, entry in votes if guess is not None]
 

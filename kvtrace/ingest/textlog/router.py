@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kvtrace.ingest.clocks import NO_TIME, ClockUse, FileClock
+from kvtrace.ingest.clocks import NO_TIME, ClockUse, FileClock, IsoTime
 from kvtrace.ingest.contract import (
     Format,
     LineTime,
@@ -23,7 +23,8 @@ from kvtrace.ingest.contract import (
     TransferRow,
 )
 from kvtrace.ingest.layers import LinePeeler, PeeledLine, skip_progress_bar
-from kvtrace.ingest.textlog.prefixes import NONE, Prefix, parse_prefix
+from kvtrace.ingest.textlog.learned import PrefixLearner
+from kvtrace.ingest.textlog.prefixes import NONE, Prefix, YearlessTime, parse_prefix
 from kvtrace.schema.manifest import Clock
 
 _ACCESS = re.compile(
@@ -80,7 +81,10 @@ class LogRouter:
     ) -> None:
         self._tally = tally
         self._peeler = LinePeeler(tally)
+        self._learner = PrefixLearner()
         self._clock = FileClock()
+        self._last_stamp: YearlessTime | None = None
+        self._last_time = NO_TIME
         self.parts = [self._open(entry, new_context(), new_sink(entry)) for entry in formats]
         self._by_prefix: dict[PrefixKind, list[LogPart]] = {}
         for part in self.parts:
@@ -113,10 +117,24 @@ class LogRouter:
 
     def _route(self, peeled: PeeledLine) -> None:
         prefix = self._prefix(peeled)
+        if not self._learner.holds(peeled, prefix):
+            self._dispatch(peeled, prefix)
+        elif self._learner.is_full:
+            self.settle()
+
+    def settle(self) -> None:
+        """Let lines go that wait until the text before vLLM's prefix is known."""
+        for peeled, prefix in self._learner.settle():
+            self._dispatch(peeled, prefix)
+
+    def _dispatch(self, peeled: PeeledLine, prefix: Prefix) -> None:
         if prefix.is_time_wrong:
             self._tally.reject(peeled.record, "invalid_time", "no such date or time")
             return
-        line = self._line(peeled, prefix)
+        self._deliver(self._line(peeled, prefix))
+
+    def _deliver(self, line: LogLine) -> None:
+        """Give the line to the first dialect that knows it."""
         for part in self._by_prefix.get(line.prefix, ()):
             used = self._tally.used
             if part.reader.take(line):
@@ -131,6 +149,9 @@ class LogRouter:
         has_instant = peeled.instant is not None
         prefix = parse_prefix(peeled.text, has_instant=has_instant)
         if prefix is NONE:
+            learned = self._learner.peel(peeled)
+            if learned is not None:
+                return learned
             behind = skip_progress_bar(peeled.text)
             if behind is not peeled.text:
                 found = parse_prefix(behind, has_instant=has_instant)
@@ -140,20 +161,14 @@ class LogRouter:
         return prefix
 
     def _line(self, peeled: PeeledLine, prefix: Prefix) -> LogLine:
-        month_day, time_ns = prefix.yearless or (None, 0)
         instant = peeled.instant or prefix.instant
         naive = prefix.naive or peeled.naive
-        time = NO_TIME
-        if month_day is not None or instant is not None or naive is not None:
-            time = self._clock.observe(
-                month_day=month_day, time_ns=time_ns, instant=instant, naive=naive
-            )
         return LogLine(
             record=peeled.record,
             text=peeled.text,
             message=peeled.text[prefix.end :] if prefix.end else peeled.text,
             prefix=prefix.kind,
-            time=time,
+            time=self._time(prefix.yearless, instant, naive),
             process=peeled.process,
             writer=peeled.writer,
             label=prefix.label,
@@ -162,6 +177,24 @@ class LogRouter:
             through_ray=peeled.through_ray,
             document=peeled.document,
         )
+
+    def _time(
+        self, stamp: YearlessTime | None, instant: IsoTime | None, naive: IsoTime | None
+    ) -> LineTime:
+        """The stamps of the line; lines of one second share the object."""
+        if instant is None and naive is None:
+            if stamp is None:
+                return NO_TIME
+            if stamp is self._last_stamp:
+                return self._last_time
+            self._last_stamp = stamp
+        else:
+            self._last_stamp = None
+        month_day, time_ns = stamp or (None, 0)
+        self._last_time = self._clock.observe(
+            month_day=month_day, time_ns=time_ns, instant=instant, naive=naive
+        )
+        return self._last_time
 
     def _other(self, line: LogLine) -> None:
         """A line that no dialect knows."""
@@ -177,6 +210,7 @@ class LogRouter:
 
     def finish(self) -> None:
         """The file has ended: the dialects give what they held back."""
+        self.settle()
         self._peeler.flush()
         for part in self.parts:
             part.reader.finish()
