@@ -10,6 +10,7 @@ from kvtrace.audit import thresholds as limit
 from kvtrace.audit.check_prefill import PREFILL_TABLE, hits_not_faster_measured
 from kvtrace.audit.check_trend import high_hit_ratio_slow_ttft
 from kvtrace.audit.checks import Check, Evidence, Hit
+from kvtrace.audit.checks_kv_events import RESTORED_TABLE, restored_tokens
 from kvtrace.audit.checks_sampling import log_is_sampled
 from kvtrace.audit.measured_moves import (
     MOVES_TABLE,
@@ -196,6 +197,19 @@ CHECKS: Final[tuple[Check, ...]] = (
         action_kind="nearer",
         production_check="PromQL: rate(vllm:external_prefix_cache_hits_total[1h]) against "
         "rate(vllm:prefix_cache_hits_total[1h]) in a trial with two instances",
+    ),
+    Check(
+        id="restored_tokens",
+        title="Tokens computed again (KV events)",
+        question="How much of what the fleet computes had it computed before?",
+        threshold=limit.RESTORED_SHARE,
+        look=restored_tokens,
+        action="Weigh these tokens, and no more, against the cost of a pool: first route requests "
+        "to the instance that holds their blocks, then offload to the DRAM of the GPU nodes",
+        action_kind="nearer",
+        production_check="The same events during a trial: tokens of BlockStored on medium GPU with "
+        "the tier against without; PromQL: rate(vllm:external_prefix_cache_hits_total[1h])",
+        table=RESTORED_TABLE,
     ),
     Check(
         id="reuse_unknown",

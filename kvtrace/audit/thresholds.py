@@ -121,6 +121,13 @@ NEARLY_ALL: Final = Threshold(
 LITTLE: Final = Threshold(
     "little", 0.02, "ratio", "policy: two points of the prompt tokens are within the model's error"
 )
+RESTORED_SHARE: Final = Threshold(
+    "restored_share",
+    0.05,
+    "ratio",
+    "policy: one computed token in twenty that the fleet had computed before is worth a look at "
+    "routing and capacity; a pool cannot save more than these",
+)
 BLOCK_LOSS: Final = Threshold(
     "block_rounding_share",
     0.02,

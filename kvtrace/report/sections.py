@@ -50,6 +50,7 @@ _TOPIC_SECTION: Final[Mapping[str, str]] = {
     "quality": "quality",
     "samples": "running",
     "links": "running",
+    "kv_events": "running",
     "transfers": "running",
     "ledger": "ledger",
     "cost": "ledger",

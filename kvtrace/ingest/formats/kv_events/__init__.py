@@ -27,9 +27,9 @@ FORMATS: tuple[Format, ...] = (
         best_grade="C",
         supplies=("observed_at_ns", *_COLUMNS, "parent_key"),
         missing={
-            "requests, their lengths and latency": _NO_REQUESTS,
-            "cache hits": _NO_HITS,
-            "lost batches, made good": "a replay endpoint, asked when a number is missing (vLLM:"
+            "requests": _NO_REQUESTS,
+            "cached_tokens": _NO_HITS,
+            "what lost batches held": "a replay endpoint, asked when a number is missing (vLLM:"
             ' "replay_endpoint":"tcp://*:5558" in --kv-events-config)',
         },
         versions="vLLM 0.9.1 to 0.33 (vllm/distributed/kv_events.py: arrays, maps from 0.25),"
@@ -50,10 +50,9 @@ FORMATS: tuple[Format, ...] = (
         best_grade="C",
         supplies=(*_COLUMNS, "parent_key", "from_medium", "kv_capacity_blocks"),
         missing={
-            "time": "events have a number only: store the time of each poll beside them",
-            "requests, their lengths and latency": "trtllm-serve with return_perf_metrics: true"
-            " and GET /perf_metrics",
-            "cache hits": "numReusedBlocks and numMissedBlocks of GET /metrics"
+            "times of events": "events have a number only: store the time of each poll beside them",
+            "requests": "trtllm-serve with return_perf_metrics: true and GET /perf_metrics",
+            "hit_ratio": "numReusedBlocks and numMissedBlocks of GET /metrics"
             " (enable_iter_perf_stats: true)",
         },
         versions="TensorRT-LLM 0.20 to 1.2 (KVCacheEventSerializer in tensorrt_llm/_utils.py)",
@@ -69,9 +68,9 @@ FORMATS: tuple[Format, ...] = (
         best_grade="C",
         supplies=("observed_at_ns", *_COLUMNS),
         missing={
-            "requests and their lengths": "LMCache at INFO (LMCACHE_LOG_LEVEL=INFO), or"
+            "requests": "LMCache at INFO (LMCACHE_LOG_LEVEL=INFO), or"
             " --lookup-hash-log-dir DIR for block identity",
-            "HBM": "KV events of the engine (vLLM: --kv-events-config)",
+            "what HBM stored and removed": "KV events of the engine (vLLM: --kv-events-config)",
         },
         versions="LMCache 0.5 (lmcache/v1/mp_coordinator/api.py)",
         sniff=sniff_lmcache,
