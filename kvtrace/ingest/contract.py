@@ -260,8 +260,7 @@ none: no known prefix.
 """
 
 
-@dataclass(slots=True)
-class LogLine:
+class LogLine(msgspec.Struct, gc=False):
     """One line of a text log, peeled down to the message of the program that wrote it."""
 
     record: Record

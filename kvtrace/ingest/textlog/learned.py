@@ -1,8 +1,8 @@
 """A constant text in front of vLLM's prefix (`VLLM_LOGGING_PREFIX`), learned from the lines.
 
 The text may be anything, so it is believed only if it is the same, to the letter, in most of the
-lines that follow its first sight, and if none of them has vLLM's prefix without it. A quote in it is
-never believed: it would open a text of somebody's.
+lines that follow its first sight, and if none of them has vLLM's prefix without it. A text with a
+quote in it is never believed: it would open somebody's words.
 """
 
 from __future__ import annotations

@@ -20,6 +20,12 @@ VLLM: Final = re.compile(
     r" (?:(\[)[^\]\s]{1,160}:\d{1,6}\] |[\w./-]{1,160}:\d{1,6}\] )"
 )
 """vLLM's, without year; the bracket before the file name is there from 0.8 on."""
+_PLAIN = re.compile(
+    r"(?:\((([A-Za-z][\w.:/-]{0,120}) pid=\d+)\) )?"
+    r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d-\d\d \d\d:\d\d:\d\d)"
+    r" (?:(\[)[^\]\s]{1,160}:\d{1,6}\] |[\w./-]{1,160}:\d{1,6}\] )"
+)
+"""vLLM's prefix with nothing around it but the process: most lines of its logs."""
 _LMCACHE = re.compile(rf"\[({_DATE})\] LMCache ([A-Z]{{1,10}}): {{0,4}}")
 _BRACKETED = re.compile(rf"\[({_DATE})((?: [A-Z]{{2,4}}\d{{1,5}}){{0,6}})\] ?")
 _GPU_ONLY = re.compile(r"\[(gpu=\d{1,5})\] ")
@@ -37,6 +43,7 @@ _LOGURU = re.compile(rf"({_DATE}) (?:[\w.]{{1,60}} )?(DEBUG|INFO|WARNING|ERROR|C
 _GIN = re.compile(r"\[GIN\] (\d{4})/(\d\d)/(\d\d) - (\d\d:\d\d:\d\d) ")
 _SLOG = re.compile(rf"time=({_DATE}(?:Z|[+-]\d\d:\d\d)) level=([A-Z]{{1,8}}) ")
 _LEVEL_LETTERS: Final = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "D": "DEBUG"}
+_PLAIN_STARTS: Final = frozenset((b"(", b"I", b"D", b"W", b"E", b"C"))
 _DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 YearlessTime = tuple[int, int]
 """(month × 100 + day, ns since midnight)"""
@@ -58,6 +65,45 @@ class Prefix(NamedTuple):
 
 
 NONE: Final = Prefix("none", 0)
+
+
+class PlainLine(NamedTuple):
+    """A line of vLLM without other layers."""
+
+    text: str
+    """From the prefix on."""
+    message: str
+    process: str | None
+    writer: str | None
+    level: str
+    label: str
+    yearless: YearlessTime | None
+    """None: there is no such date or time."""
+
+
+def parse_plain(data: bytes) -> PlainLine | None:
+    """The line if it is of vLLM in its plainest layers; None sends it through all of them.
+
+    It gives what peeling and `parse_prefix` give, in a fraction of their time.
+    """
+    if data[:1] not in _PLAIN_STARTS:
+        return None
+    text = data.decode("utf-8", "replace")
+    match = _PLAIN.match(text)
+    if match is None or "\r" in text or "\x1b" in text or "\0" in text:
+        return None
+    writer, process, level, stamp, bracket = match.groups()
+    if process is not None and process.startswith("ServeReplica"):
+        return None  # Ray's
+    return PlainLine(
+        text=text if process is None else text[match.start(3) :],
+        message=text[match.end() :],
+        process=process,
+        writer=writer,
+        level=level,
+        label="bracket" if bracket else "plain",
+        yearless=_yearless_stamp(stamp),
+    )
 
 
 def parse_prefix(text: str, *, has_instant: bool) -> Prefix:
@@ -113,7 +159,7 @@ def _opening_bracket(text: str) -> Prefix:
 def _capital(text: str, *, has_instant: bool) -> Prefix:
     match = VLLM.match(text)
     if match is not None:
-        stamp = _yearless(match[2][:5].replace("-", ""), match[2][6:])
+        stamp = _yearless_stamp(match[2])
         return Prefix(
             "vllm",
             match.end(),
@@ -166,6 +212,12 @@ def _dated(
     return Prefix(
         kind, match.end(), naive=naive, label=label, level=level, is_time_wrong=naive is None
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def _yearless_stamp(stamp: str) -> YearlessTime | None:
+    """The stamp of `MM-DD HH:MM:SS`; many lines share one, and then the object."""
+    return _yearless(stamp[:2] + stamp[3:5], stamp[6:])
 
 
 @functools.lru_cache(maxsize=1024)

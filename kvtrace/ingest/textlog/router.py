@@ -24,7 +24,14 @@ from kvtrace.ingest.contract import (
 )
 from kvtrace.ingest.layers import LinePeeler, PeeledLine, skip_progress_bar
 from kvtrace.ingest.textlog.learned import PrefixLearner
-from kvtrace.ingest.textlog.prefixes import NONE, Prefix, YearlessTime, parse_prefix
+from kvtrace.ingest.textlog.prefixes import (
+    NONE,
+    PlainLine,
+    Prefix,
+    YearlessTime,
+    parse_plain,
+    parse_prefix,
+)
 from kvtrace.schema.manifest import Clock
 
 _ACCESS = re.compile(
@@ -39,6 +46,8 @@ _WHOLE_ACCESS = re.compile(
 )
 """An access line in its plainest layers, told before anything is decoded or peeled."""
 _HEALTH_PATHS: Final = ("/health", "/metrics", "/ping", "/version", "/load", "/v1/health")
+
+_WRONG_TIME: Final = ("invalid_time", "no such date or time")
 
 RowSink = Callable[[Row, LineTime | None], None]
 
@@ -106,11 +115,17 @@ class LogRouter:
 
     def take(self, record: Record) -> None:
         """The next record of the file."""
-        if b" HTTP/1." in record.data[-40:] and not self._peeler.is_joining:
-            access = _WHOLE_ACCESS.fullmatch(record.data)
-            if access is not None:  # most lines of a busy server; they carry nothing wanted
-                self._skip_access(access[1].decode("utf-8", "replace"))
-                return
+        if not self._peeler.is_joining:
+            if b" HTTP/1." in record.data[-40:]:
+                access = _WHOLE_ACCESS.fullmatch(record.data)
+                if access is not None:  # most lines of a busy server; they carry nothing wanted
+                    self._skip_access(access[1].decode("utf-8", "replace"))
+                    return
+            if not self._learner.is_holding:
+                plain = parse_plain(record.data)
+                if plain is not None:
+                    self._deliver_plain(record, plain)
+                    return
         line = self._peeler.feed(record)
         if line is not None:
             self._route(line)
@@ -129,9 +144,28 @@ class LogRouter:
 
     def _dispatch(self, peeled: PeeledLine, prefix: Prefix) -> None:
         if prefix.is_time_wrong:
-            self._tally.reject(peeled.record, "invalid_time", "no such date or time")
+            self._tally.reject(peeled.record, *_WRONG_TIME)
             return
         self._deliver(self._line(peeled, prefix))
+
+    def _deliver_plain(self, record: Record, plain: PlainLine) -> None:
+        if plain.yearless is None:
+            self._tally.reject(record, *_WRONG_TIME)
+            return
+        self._deliver(
+            LogLine(
+                record=record,
+                text=plain.text,
+                message=plain.message,
+                prefix="vllm",
+                time=self._time(plain.yearless, None, None),
+                process=plain.process,
+                writer=plain.writer,
+                label=plain.label,
+                level=plain.level,
+                terminated=record.terminated,
+            )
+        )
 
     def _deliver(self, line: LogLine) -> None:
         """Give the line to the first dialect that knows it."""

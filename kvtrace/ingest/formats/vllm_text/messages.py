@@ -54,6 +54,8 @@ _ADAPTER_REQUEST = ", prompt_adapter_request: "
 _RESPONSE_MODE = re.compile(r"(.*?)(?: \((streaming delta|streaming complete)\))?", re.DOTALL)
 _FINISH = re.compile(r", finish_reason: (\w{1,40})\.?")
 _FAILED = re.compile(r"failed(?: \([\w .-]{1,60}\)| due to .{1,200})?\.?")
+_FIRST_FIELDS: Final = ("prompt", "params", "sampling_params")
+_MAX_NAME_CHARS: Final = 20
 _LONGEST_ESCAPE: Final = 10
 """Characters of `\\U0001f600`, which stands for one."""
 
@@ -201,15 +203,12 @@ def _is_truncated(prompt_repr: str, token_count: int | None) -> bool:
 
 def _head(message: str, start: int) -> tuple[str, str, int]:
     """(id, name of the first field, where its value starts) of `… ID: name: value`."""
-    places = [
-        (message.find(f": {name}: ", start, start + MAX_ID_CHARS + 20), name)
-        for name in ("prompt", "params", "sampling_params")
-    ]
-    found = [place for place in places if place[0] >= 0]
-    if not found:
+    at = message.find(": ", start, start + MAX_ID_CHARS + 2)  # an id has no blank
+    name_end = message.find(": ", at + 2, at + 2 + _MAX_NAME_CHARS)
+    name = message[at + 2 : name_end] if 0 < at < name_end else ""
+    if name not in _FIRST_FIELDS:
         raise DamagedMessage("head of the message")
-    at, name = min(found)
-    return _checked_id(message[start:at]), name, at + len(name) + 4
+    return _checked_id(message[start:at]), name, name_end + 2
 
 
 def _request(message: str) -> RequestEvent | None:
