@@ -23,8 +23,7 @@ CACHED_ABOVE_PROMPT_FLAG: Final = "cached_above_prompt"
 _MAX_ADJUSTED: Final = 20
 """Decimal exponent past which a number is no time in any unit; arithmetic on it could overflow."""
 _BARE_NAME: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|-Infinity|Infinity|NaN', re.DOTALL)
-"""A text, to step over it (its end may be missing), or a number that Python writes and JSON does not
-know."""
+"""A text, to step over it (its end may be missing), or a number that only Python writes."""
 _BARE_NAMES: Final = (b"Infinity", b"NaN")
 
 ShapeT = TypeVar("ShapeT")
