@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from kvtrace.ingest.contract import (
 from kvtrace.ingest.frame import LongRecord
 from kvtrace.ingest.hashing import KeyedHasher, finished
 from kvtrace.ingest.limits import IMPLAUSIBLE_FLAG, PLAUSIBLE_TOKENS
+from kvtrace.ingest.request_ids import call_id, without_suffix
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock
 from kvtrace.schema.tables import BLOCK_EVENTS, REJECTS, REQUESTS, SAMPLES, TRANSFERS, Table
@@ -37,9 +37,10 @@ COPY_DIGEST: Final = "_copy_digest"
 """Helper column: hash of the bytes of the one record behind a row; null if there were several."""
 STRIPPED_ID: Final = "_stripped_id_key"
 """Helper column: hash of the request id without the 8-hex suffix that newer vLLM engines add."""
+CALL_ID: Final = "_call_id_key"
+"""Helper column: hash of the id of the call whose child a request is; null if it is none."""
 _FLUSH_ROWS: Final = 65_536
 _FLUSH_OBSERVED: Final = 8_192
-_VLLM_SUFFIX: Final = re.compile(r"-[0-9a-f]{8}\Z")
 _MAX_INT32: Final = 2**31 - 1
 _MAX_NAMED_LINES: Final = 3
 
@@ -340,7 +341,9 @@ class RowCollector:
             for name, dtype in REQUESTS.polars_schema().items()
         ]
         series.append(pl.Series(COPY_DIGEST, self._copy_digests, dtype=pl.UInt64))
-        series.append(pl.Series(STRIPPED_ID, self._stripped_ids(request_ids), dtype=pl.UInt64))
+        for column, part_of in ((STRIPPED_ID, without_suffix), (CALL_ID, call_id)):
+            parts = [None if text is None else part_of(text) for text in request_ids]
+            series.append(pl.Series(column, self._request_keys(parts), dtype=pl.UInt64))
         return pl.DataFrame(series)
 
     def finish(
@@ -408,12 +411,6 @@ class RowCollector:
         remembered = self._hasher.remembered_key
         return [None if text is None else remembered(domain, text) for text in texts]
 
-    def _stripped_ids(self, request_ids: Sequence[str | None]) -> list[int | None]:
-        found = [None if text is None else _VLLM_SUFFIX.search(text) for text in request_ids]
-        return self._request_keys(
-            [None if match is None else match.string[: match.start()] for match in found]
-        )
-
     def reject_frame(self) -> pl.DataFrame:
         """The rejects so far."""
         rows = [(self._file_id, *reject) for reject in self._rejects]
@@ -422,7 +419,9 @@ class RowCollector:
 
 def _no_requests() -> pl.DataFrame:
     null = pl.lit(None, dtype=pl.UInt64)
-    return REQUESTS.empty().with_columns(null.alias(COPY_DIGEST), null.alias(STRIPPED_ID))
+    return REQUESTS.empty().with_columns(
+        *(null.alias(name) for name in (COPY_DIGEST, STRIPPED_ID, CALL_ID))
+    )
 
 
 def _with_late_arrivals(requests: pl.DataFrame, late: LateArrivals) -> pl.DataFrame:

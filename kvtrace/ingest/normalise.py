@@ -22,6 +22,7 @@ from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.join import join_sources
 from kvtrace.ingest.rotation import join_rotations
+from kvtrace.ingest.sampling import note_sampling
 from kvtrace.ingest.sessions import resolve_parents
 from kvtrace.ingest.sources import (
     FileRead,
@@ -72,7 +73,9 @@ def normalise(reads: list[FileRead], hasher: KeyedHasher) -> Normalised:
             REJECTS.order_by,
         ),
     }
-    return Normalised(frames, sources, [part.domain for part in built])
+    domains = [part.domain for part in built]
+    note_sampling(headline, sources, frames, domains)
+    return Normalised(frames, sources, domains)
 
 
 def _drop_file_copies(reads: list[FileRead]) -> None:

@@ -11,11 +11,9 @@ from typing import Final
 
 import polars as pl
 
-from kvtrace.ingest.columns import STRIPPED_ID
+from kvtrace.ingest.columns import CALL_ID, STRIPPED_ID
 from kvtrace.units import NS_PER_S
 
-CALL_ID: Final = "_call_id_key"
-"""Helper column: hash of the id of the call that a row is one child of (`request_ids.call_id`)."""
 REUSED_APART_NS: Final = 600 * NS_PER_S
 """Rows of an id that comes again are one request only if their clocks are this close."""
 DAY_APART_NS: Final = 26 * 3600 * NS_PER_S

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import polars as pl
 import pytest
 
-from kvtrace.ingest.columns import COPY_DIGEST, FILE_KEY_STEP, STRIPPED_ID, RowCollector
+from kvtrace.ingest.columns import CALL_ID, COPY_DIGEST, FILE_KEY_STEP, STRIPPED_ID, RowCollector
 from kvtrace.ingest.contract import ReadContext, RequestRow, Tally
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.join import join_sources
-from kvtrace.ingest.pairs import CALL_ID
 from kvtrace.ingest.request_ids import call_id, without_suffix
 from kvtrace.ingest.sources import FileRead, Source
 from kvtrace.schema.manifest import Clock, FileEntry, Grade
