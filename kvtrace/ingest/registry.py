@@ -33,6 +33,9 @@ _MODULES: Final = (
     "aibrix_text",
     "llmd_text",
     "llamacpp_text",
+    "tabbyapi_text",
+    "ollama_text",
+    "tgi_text",
 )
 
 

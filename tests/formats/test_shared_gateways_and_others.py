@@ -12,6 +12,9 @@ from kvtrace.ingest.formats import (
     dynamo_text,
     llamacpp_text,
     llmd_text,
+    ollama_text,
+    tabbyapi_text,
+    tgi_text,
     trtllm_text,
     vllm_text,
 )
@@ -90,3 +93,32 @@ def test_llamacpp_generations(shared_dir: Path) -> None:
     ] == [(300, 100, 200, 20), (2000, 1500, 500, 12), (60000, 59200, 800, 60)]
     assert reading.requests[1].prefill_ns == 1_875_000_000
     assert reading.rejected == []
+
+
+def test_llamacpp_ollama_tabby(shared_dir: Path) -> None:
+    formats = (llamacpp_text.FORMATS[0], ollama_text.FORMATS[0], tabbyapi_text.FORMATS[0])
+    readings = read_log(formats, excerpt(shared_dir, "llamacpp-ollama-tabby-api.log"))
+    (response,) = readings["llamacpp_text"].requests
+    assert (response.prompt_tokens, response.cached_tokens) == (237, 236)
+    assert (response.computed_tokens, response.output_tokens) == (1, 35)
+    (call,) = readings["ollama_text"].requests
+    assert (call.e2e_ns, call.prompt_tokens) == (72_000_000_000, None)
+    new, old = readings["tabbyapi_text"].requests
+    assert (new.request_id, new.prompt_tokens, new.cached_tokens) == ("c0ff", 6144, 4096)
+    assert (new.computed_tokens, new.output_tokens) == (2048, 10)
+    assert (new.queue_ns, new.prefill_ns, new.e2e_ns) == (20_000_000, 2 * 10**9, 2_420_000_000)
+    assert (old.prompt_tokens, old.cached_tokens) == (300, None)
+    assert readings["ollama_text"].rejected == []
+
+
+def test_tgi_router(shared_dir: Path) -> None:
+    first, second = read_bytes(tgi_text.FORMATS[0], excerpt(shared_dir, "tgi-router.log")).requests
+    assert (first.e2e_ns, first.queue_ns, first.output_tokens) == (1_211_000_000, 54_810, 20)
+    assert (second.e2e_ns, second.queue_ns, second.output_tokens) == (
+        123_500_000_000,
+        15 * 10**8,
+        5,
+    )
+    assert (first.prompt_tokens, first.cached_tokens) == (None, None)
+    end = (first.arrived_at_ns or 0) + (first.e2e_ns or 0)
+    assert datetime.fromtimestamp(end / 1e9, UTC).isoformat() == "2025-05-01T01:31:16+00:00"
