@@ -8,6 +8,7 @@ from kvtrace.audit.assumptions import build_assumptions
 from kvtrace.audit.bounds import knows_flops
 from kvtrace.audit.carrying import carrying_numbers
 from kvtrace.audit.checks import Evidence, MoveRow
+from kvtrace.audit.checks_running import LinkSources, link_rows, links_table
 from kvtrace.audit.checks_sampling import sampled_log, sampling_validity
 from kvtrace.audit.data import build_data
 from kvtrace.audit.findings import find_all
@@ -105,7 +106,8 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         tables=build_tables(inputs.queries)
         | build_modelled_tables(inputs.trace, inputs.replays, deployment)
         | build_measured_tables(measured, prefill)
-        | moves_table(_moves(inputs, data)),
+        | moves_table(_moves(inputs, data))
+        | links_table(link_rows(_link_sources(inputs))),
         reproduce=_reproduce(inputs),
         replay_window=basis.window,
     )
@@ -153,6 +155,19 @@ def _evidence(inputs: AuditInput, basis: _Basis, prefill: PrefillTime | None) ->
         window=basis.window,
         prefill=prefill,
         moves=_moves(inputs, basis.data),
+        links=link_rows(_link_sources(inputs)),
+    )
+
+
+def _link_sources(inputs: AuditInput) -> LinkSources:
+    headline = next((s for s in inputs.manifest.sources if s.role == "headline"), None)
+    return LinkSources(
+        queries=inputs.queries,
+        replays=inputs.replays,
+        deployment=inputs.deployment,
+        trace=inputs.trace,
+        whole_trace=inputs.whole_trace,
+        clock=None if headline is None else headline.clock,
     )
 
 

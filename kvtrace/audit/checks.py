@@ -51,6 +51,51 @@ class MoveRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkRow:
+    """One kind of link in one option: what the replay sends over it, and what it carries today.
+
+    Rates are of one modelled link: that of an instance, or of the ports that it shares.
+    """
+
+    option_id: str
+    title: str
+    """Of the option."""
+    link_id: str | None
+    """Of the model; null: the option has no such link."""
+    read_bytes: float
+    """Modelled, towards HBM, all links."""
+    written_bytes: float
+    read_bytes_per_s: float | None
+    """Modelled, mean over the replay; null where it has no time."""
+    written_bytes_per_s: float | None
+    usable_bytes_per_s: float | None
+    measured_link: str | None = None
+    """pcie | nvlink | nic | rdma; null: nothing measured stands for this link."""
+    measured_links: int | None = None
+    rx_bytes: float | None = None
+    """Measured, towards HBM, all measured links, in the replayed window where `is_same_window`."""
+    tx_bytes: float | None = None
+    rx_bytes_per_s: float | None = None
+    tx_bytes_per_s: float | None = None
+    is_same_window: bool | None = None
+    """Null: nothing measured, or one of the clocks is no wall clock."""
+
+    @property
+    def left_read_bytes_per_s(self) -> float | None:
+        """What the measured load leaves of the link towards HBM."""
+        return _left(self.usable_bytes_per_s, self.rx_bytes_per_s)
+
+    @property
+    def left_written_bytes_per_s(self) -> float | None:
+        """The same, away from HBM."""
+        return _left(self.usable_bytes_per_s, self.tx_bytes_per_s)
+
+
+def _left(usable: float | None, used: float | None) -> float | None:
+    return None if usable is None or used is None else max(0.0, usable - used)
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What the checks look at."""
 
@@ -70,6 +115,8 @@ class Evidence:
     """
     moves: Sequence[MoveRow] = ()
     """Observed moves of KV beside the cost model."""
+    links: Sequence[LinkRow] = ()
+    """Modelled bytes of every link beside measured ones."""
 
     @property
     def replayed_reusable_tokens(self) -> int | None:

@@ -11,6 +11,7 @@ from kvtrace.audit.check_prefill import PREFILL_TABLE, hits_not_faster_measured
 from kvtrace.audit.check_trend import high_hit_ratio_slow_ttft
 from kvtrace.audit.checks import Check, Evidence, Hit
 from kvtrace.audit.checks_kv_events import RESTORED_TABLE, restored_tokens
+from kvtrace.audit.checks_running import LINKS_TABLE, link_leaves_too_little
 from kvtrace.audit.checks_sampling import log_is_sampled
 from kvtrace.audit.measured_moves import (
     MOVES_TABLE,
@@ -32,7 +33,7 @@ def find_all(evidence: Evidence) -> list[Finding]:
 
 def _finding(check: Check, hit: Hit, evidence: Evidence) -> Finding:
     table = hit.table or check.table
-    is_built = table in (PREFILL_TABLE, MOVES_TABLE)
+    is_built = table in (PREFILL_TABLE, MOVES_TABLE, LINKS_TABLE)
     window = replayed_on(evidence.window) if check.is_replayed else ""
     return Finding(
         id=check.id,
@@ -132,6 +133,21 @@ CHECKS: Final[tuple[Check, ...]] = (
         "(MB/s)`, LMCache `throughput`), beside the port counters of the NIC and the PCIe counters "
         "of DCGM in the same minutes",
         table=MOVES_TABLE,
+    ),
+    Check(
+        id="link_leaves_too_little",
+        title="A link is too busy for what an option would move",
+        question="Does the measured load of a link leave what the option needs of it?",
+        threshold=limit.LINK_LEFT,
+        look=link_leaves_too_little,
+        is_replayed=True,
+        action="Give KV its own port or uplink, move fewer bytes, or take an option that does not "
+        "cross this link; find out what the link carries today before buying",
+        action_kind="move_less",
+        production_check="DCGM_FI_PROF_PCIE_RX_BYTES (a rate) of each GPU; "
+        "rate(node_infiniband_port_data_received_bytes_total[5m]) and "
+        "rate(node_network_receive_bytes_total[5m]) of each port, in the busy hour",
+        table=LINKS_TABLE,
     ),
     Check(
         id="moves_dominate",

@@ -171,6 +171,13 @@ SLOW_MOVES: Final = Threshold(
     "times",
     "policy: half the modelled rate or less is no spread of hardware but another path",
 )
+LINK_LEFT: Final = Threshold(
+    "link_need_over_left",
+    1.0,
+    "times",
+    "exact: bytes a second that an option needs over what the measured load leaves of the link; "
+    "past one they do not fit, on the mean",
+)
 ENOUGH_IN_BUCKET: Final = Threshold(
     "enough_in_bucket", 20, "requests", "policy: a median rests on ten requests to each side"
 )

@@ -49,6 +49,7 @@ _TOPIC_SECTION: Final[Mapping[str, str]] = {
     "coverage": "quality",
     "quality": "quality",
     "samples": "running",
+    "links/modelled_and_measured": "ledger",
     "links": "running",
     "kv_events": "running",
     "transfers": "running",

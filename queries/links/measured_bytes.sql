@@ -94,9 +94,9 @@ select
     per_slice.slice_start_ns::bigint as slice_start_ns,   -- ns: start of the slice
     per_slice.tx_bytes,                                 -- bytes: that left the GPU or the port; null: not measured
     per_slice.rx_bytes,                                 -- bytes: that reached it
-    per_slice.tx_bytes / nullif(per_slice.tx_ns, 0) * 1e9 as tx_bytes_per_s,   -- bytes_per_s: mean of the slice
-    per_slice.rx_bytes / nullif(per_slice.rx_ns, 0) * 1e9 as rx_bytes_per_s,   -- bytes_per_s: mean of the slice
-    capacities.capacity_bytes_per_s,                    -- bytes_per_s: speed of the port, each way, as it says; null: not said
+    per_slice.tx_bytes / nullif(per_slice.tx_ns, 0) * 1e9 as tx_bytes_per_s,   -- bytes/s: mean of the slice
+    per_slice.rx_bytes / nullif(per_slice.rx_ns, 0) * 1e9 as rx_bytes_per_s,   -- bytes/s: mean of the slice
+    capacities.capacity_bytes_per_s,                    -- bytes/s: speed of the port, each way, as it says; null: not said
     greatest(
         per_slice.tx_bytes / nullif(per_slice.tx_ns, 0) * 1e9,
         per_slice.rx_bytes / nullif(per_slice.rx_ns, 0) * 1e9

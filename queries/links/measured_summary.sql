@@ -64,7 +64,7 @@ per_link as (   -- one row per link
         file_id,
         device,
         min(observed_at_ns - passed_ns) as start_ns,
-        max(observed_at_ns) as end_ns,
+        max(observed_at_ns) as last_at_ns,
         min(clock) as clock,
         fsum(moved_bytes order by sample_key) filter (direction = 'tx') as tx_bytes,
         fsum(moved_bytes order by sample_key) filter (direction = 'rx') as rx_bytes,
@@ -87,18 +87,19 @@ capacities as (   -- one row per kind of link that says its speed
 select
     per_link.link,                                      -- name: pcie | nvlink (of a GPU) | nic (Ethernet port) | rdma (RDMA port)
     count(*)::bigint as links,                          -- count: links with measured bytes
+    count(distinct concat_ws(' ', per_link.file_id, regexp_extract(per_link.device, '^host [0-9]+')))::bigint as hosts,   -- count: machines that they are in
     min(per_link.clock) as clock,                       -- name: of the observations
     min(per_link.start_ns)::bigint as start_ns,         -- ns: start of the first measured time
-    max(per_link.end_ns)::bigint as end_ns,             -- ns: end of the last
+    max(per_link.last_at_ns)::bigint as last_at_ns,            -- ns: end of the last
     fsum(per_link.tx_bytes order by per_link.file_id, per_link.device) as tx_bytes,   -- bytes: that left the GPUs or ports; null: not measured
     fsum(per_link.rx_bytes order by per_link.file_id, per_link.device) as rx_bytes,   -- bytes: that reached them
     fsum(per_link.tx_bytes / nullif(per_link.tx_ns, 0) * 1e9 order by per_link.file_id, per_link.device)
-        / nullif(count(per_link.tx_bytes), 0) as tx_bytes_per_s,   -- bytes_per_s: mean of one link
+        / nullif(count(per_link.tx_bytes), 0) as tx_bytes_per_s,   -- bytes/s: mean of one link
     fsum(per_link.rx_bytes / nullif(per_link.rx_ns, 0) * 1e9 order by per_link.file_id, per_link.device)
-        / nullif(count(per_link.rx_bytes), 0) as rx_bytes_per_s,   -- bytes_per_s: mean of one link
-    max(per_link.tx_most) as highest_tx_bytes_per_s,    -- bytes_per_s: most over one observation of one link
-    max(per_link.rx_most) as highest_rx_bytes_per_s,    -- bytes_per_s: the same, towards the GPU or port
-    any_value(capacities.capacity_bytes_per_s) as capacity_bytes_per_s   -- bytes_per_s: speed of the slowest such port, each way; null: not said
+        / nullif(count(per_link.rx_bytes), 0) as rx_bytes_per_s,   -- bytes/s: mean of one link
+    max(per_link.tx_most) as highest_tx_bytes_per_s,    -- bytes/s: most over one observation of one link
+    max(per_link.rx_most) as highest_rx_bytes_per_s,    -- bytes/s: the same, towards the GPU or port
+    any_value(capacities.capacity_bytes_per_s) as capacity_bytes_per_s   -- bytes/s: speed of the slowest such port, each way; null: not said
 from per_link
 left join capacities on capacities.link = per_link.link
 group by per_link.link

@@ -13,8 +13,8 @@ select
     count(*)::bigint as observations,                   -- count: observations of it
     count(value)::bigint as known_values,               -- count: of these, with a value
     count(distinct concat_ws(' ', sample_key // 17592186044416, engine))::bigint as engines,   -- count: engines, ranks or devices that say it
-    min(observed_at_ns)::bigint as first_ns,            -- ns: first known time of an observation
-    max(observed_at_ns)::bigint as last_ns,             -- ns: last known time
+    min(observed_at_ns)::bigint as first_at_ns,           -- ns: first known time of an observation
+    max(observed_at_ns)::bigint as last_at_ns,            -- ns: last known time
     min(value) as minimum,                              -- `unit`: least value
     quantile_cont(value, 0.5) as median,                -- `unit`: median value
     max(value) as maximum                               -- `unit`: largest value
