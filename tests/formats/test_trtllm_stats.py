@@ -45,7 +45,7 @@ def test_restart_and_missing_iterations_are_said() -> None:
         "blocks_may_include_host",
     }
     (missing,) = [note for note in reading.context.notes if note.code == "iterations_missing"]
-    assert missing.message.startswith("2 iterations")  # 3 and 4
+    assert " in the file: 2;" in missing.message  # 3 and 4
 
 
 def test_use_capacity_and_queue() -> None:

@@ -192,8 +192,8 @@ class _Trace:
         if self.disaggregated:
             context.note(
                 "ttft_before_hand_off",
-                f"{self.disaggregated} requests were prefilled and decoded on different workers:"
-                " their TTFT is that of the prefill worker, the hand-off of KV is not in it.",
+                "TTFT is that of the prefill worker where another one decodes: the hand-off of KV"
+                f" is not in it (requests concerned: {self.disaggregated}).",
             )
         context.note(
             "rows_may_be_missing",

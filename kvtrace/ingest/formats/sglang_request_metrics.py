@@ -8,60 +8,17 @@ prompt; of it only ids are looked at. Health checks are not written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
 from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.contract import (
-    Format,
-    Guess,
-    Head,
-    ReadContext,
-    Record,
-    RequestRow,
-    Row,
-    TransferRow,
-)
-from kvtrace.ingest.hicache import CachedDetails, fill_tiers
-from kvtrace.ingest.jsonfields import (
-    between_ns,
-    count_of,
-    decode_json,
-    elapsed_ns,
-    flag_lengths,
-    instant_ns,
-    json_record_rows,
-    keys_of,
-    mean_per_token_ns,
-)
-from kvtrace.schema.manifest import Status
-
-_FIRST_ERROR_CODE: Final = 400
+from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
+from kvtrace.ingest.jsonfields import decode_json, json_record_rows, keys_of
+from kvtrace.ingest.sglang_meta import MetaInfo, fill_request, storage_waits
 
 
-class _Finish(msgspec.Struct, gc=False):
-    type: str | None = None
-    status_code: object = None
-
-
-class _Metrics(msgspec.Struct, gc=False):
+class _Metrics(MetaInfo, gc=False):
     request_parameters: object = None
-    id: str | int | None = None
-    finish_reason: _Finish | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    cached_tokens_details: CachedDetails | None = None
-    num_retractions: int | None = None
-    total_retractions: int | None = None
-    e2e_latency: Decimal | None = None
-    first_token_latency: Decimal | None = None
-    queue_time: Decimal | None = None
-    request_received_ts: Decimal | None = None
-    prefill_finished_ts: Decimal | None = None
-    storage_prefetch_wait: Decimal | None = None
-    storage_staging_wait: Decimal | None = None
 
 
 class _Session(msgspec.Struct, gc=False):
@@ -101,74 +58,9 @@ class _MetricsFile:
             request_id=_text(told.rid) if raw.id is None else str(raw.id),
             session_id=_session(told),
             adapter=_text(told.lora_path),
-            arrived_at_ns=instant_ns("request_received_ts", raw.request_received_ts, self._context),
-            prompt_tokens=count_of("prompt_tokens", raw.prompt_tokens),
-            cached_tokens=count_of("cached_tokens", raw.cached_tokens),
-            output_tokens=count_of("completion_tokens", raw.completion_tokens),
-            status=_status(raw.finish_reason),
         )
-        tier = fill_tiers(row, raw.cached_tokens_details, self._context)
-        self._fill_times(row, raw)
-        if (raw.num_retractions or 0) > 0 or (raw.total_retractions or 0) > 0:
-            row.flags = (*row.flags, "retracted")
-        if row.status == "ok":
-            flag_lengths(row)
-        else:
-            _forget_zeros(row)
-        return [row, *_waits(row, raw, tier)]
-
-    def _fill_times(self, row: RequestRow, raw: _Metrics) -> None:
-        flags: list[str] = []
-        row.queue_ns = elapsed_ns("queue", raw.queue_time, flags)
-        row.e2e_ns = elapsed_ns("e2e", raw.e2e_latency, flags)
-        row.ttft_ns = elapsed_ns("ttft", raw.first_token_latency, flags)
-        if raw.first_token_latency is None:
-            finished_ns = instant_ns("prefill_finished_ts", raw.prefill_finished_ts, self._context)
-            row.ttft_ns = between_ns(row.arrived_at_ns, finished_ns, flags)
-        row.ttft_from = None if row.ttft_ns is None else "arrival"
-        if row.ttft_ns is not None:
-            decode_ns = between_ns(row.ttft_ns, row.e2e_ns, flags)
-            row.tpot_ns = mean_per_token_ns(decode_ns, row.output_tokens)
-        row.flags = (*row.flags, *flags)
-
-
-def _forget_zeros(row: RequestRow) -> None:
-    """An abort writes zeros for whatever it did not get to."""
-    if not row.prompt_tokens:
-        row.prompt_tokens = row.cached_tokens = None
-        row.cached_device_tokens = row.cached_host_tokens = None
-        row.cached_disk_tokens = row.cached_remote_tokens = None
-
-
-def _waits(row: RequestRow, raw: _Metrics, tier: str | None) -> list[TransferRow]:
-    """The serial waits for storage (to host) and for staging (host to device)."""
-    from_storage = row.cached_disk_tokens if tier == "disk" else row.cached_remote_tokens
-    staged = (row.cached_host_tokens or 0) + (from_storage or 0)
-    flags: list[str] = []
-    waits = (
-        (f"{tier}>host", from_storage or 0, "storage_prefetch_wait", raw.storage_prefetch_wait),
-        ("host>device", staged, "storage_staging_wait", raw.storage_staging_wait),
-    )
-    moves = []
-    for path, tokens, name, wait in waits:
-        wait_ns = elapsed_ns(name, wait, flags)
-        if wait_ns and tokens:
-            moves.append(
-                TransferRow(
-                    offset=row.offset,
-                    line=row.line,
-                    request_id=row.request_id,
-                    started_at_ns=None,
-                    direction="load",
-                    path=path,
-                    moved_bytes=None,
-                    moved_tokens=tokens,
-                    duration_ns=wait_ns,
-                    ranks=None,
-                )
-            )
-    row.flags = (*row.flags, *flags)
-    return moves
+        tier = fill_request(row, raw, self._context)
+        return [row, *storage_waits(row, raw, tier)]
 
 
 def _parameters(text: object) -> _Parameters:
@@ -189,13 +81,6 @@ def _session(told: _Parameters) -> str | None:
     of_session = None if told.session_params is None else told.session_params.id
     candidates = (told.session_id, of_session, told.conversation_id, told.routing_key)
     return next((text for value in candidates if (text := _text(value))), None)
-
-
-def _status(finish: _Finish | None) -> Status:
-    if finish is None or finish.type != "abort":
-        return "ok"
-    code = finish.status_code
-    return "error" if isinstance(code, int) and code >= _FIRST_ERROR_CODE else "cancelled"
 
 
 def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:

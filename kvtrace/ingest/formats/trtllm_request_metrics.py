@@ -269,9 +269,9 @@ def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
     if file.split:
         context.note(
             "two_steady_clocks",
-            f"{file.split} requests were prefilled and decoded by different servers, whose steady"
-            " clocks have nothing in common: arrival to last token is unknown, and TTFT is that of"
-            " the prefill server.",
+            "Where prefill and decode ran on different servers, their steady clocks have nothing in"
+            " common: arrival to last token is unknown, and TTFT is that of the prefill server"
+            f" (requests concerned: {file.split}).",
         )
 
 

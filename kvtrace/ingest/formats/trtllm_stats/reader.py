@@ -132,12 +132,12 @@ class StatsFile:
         if self.restarts:
             context.note(
                 "counter_reset",
-                f"The block counters fell {self.restarts} times: the engine was restarted.",
+                f"The block counters fell: the engine was restarted (times: {self.restarts}).",
             )
         if self.missing:
             context.note(
                 "iterations_missing",
-                f"{self.missing} iterations between the first and the last are not in the file:"
+                f"Iterations between first and last that are not in the file: {self.missing};"
                 " another reader drained them (each GET empties the buffer) or they were dropped."
                 " Sums over iterations are lower bounds; reuse is not, it is of counters.",
                 severity="warning",
