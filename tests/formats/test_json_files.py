@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from kvtrace.ingest.jsonfields import decode_json
 from kvtrace.ingest.registry import all_formats, format_named
 from tests.formats.reading import DATA, read_bytes, sniffed
 
@@ -112,3 +114,16 @@ def test_deep_and_huge_records_are_rejected(name: str) -> None:
     reading = read_bytes(entry, deep + b"\n" + wide + b"\n")
     assert len(reading.rejected) + sum(reading.ignored.values()) == 2
     assert reading.rows == []
+
+
+def test_bare_names_become_null_and_texts_that_hold_them_stay() -> None:
+    decoder = msgspec.json.Decoder()
+    data = rb'{"a": NaN, "b": [-Infinity, Infinity], "c": "NaN, \"Infinity\": NaN", "d": 1}'
+    assert decode_json(decoder, data) == {
+        "a": None,
+        "b": [None, None],
+        "c": 'NaN, "Infinity": NaN',
+        "d": 1,
+    }
+    with pytest.raises(msgspec.DecodeError):
+        decode_json(decoder, b'{"a": NaN, "b": "no end')
