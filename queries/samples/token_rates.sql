@@ -98,8 +98,8 @@ select
     source_id::bigint as source_id,                     -- key: the source
     measured_as,                                        -- name: counter | printed
     slice_start_ns::bigint as slice_start_ns,           -- ns: start of the slice
-    fsum(tokens_per_s order by file_id, engine nulls first) as tokens_per_s,   -- tokens_per_s: all engines together
-    max(tokens_per_s) as highest_engine_tokens_per_s,   -- tokens_per_s: most at one engine
+    fsum(tokens_per_s order by file_id, engine nulls first) as tokens_per_s,   -- tokens/s: all engines together
+    max(tokens_per_s) as highest_engine_tokens_per_s,   -- tokens/s: most at one engine
     count(*)::bigint as engines,                        -- count: engines with an observation
     sum(observations)::bigint as observations           -- count: observations in the slice
 from per_engine

@@ -92,10 +92,10 @@ select
     slice_start_ns::bigint as slice_start_ns,           -- ns: start of the slice
     fsum(moved_bytes order by file_id, engine nulls first) as moved_bytes,   -- bytes: moved in the slice, all engines together
     fsum(moving_s order by file_id, engine nulls first) as moving_s,         -- s: spent moving, ranks added up; null: not said
-    fsum(wall_bytes_per_s order by file_id, engine nulls first) as wall_bytes_per_s,   -- bytes_per_s: bytes over the time that passed, all engines together; null: time unknown
+    fsum(wall_bytes_per_s order by file_id, engine nulls first) as wall_bytes_per_s,   -- bytes/s: bytes over the time that passed, all engines together; null: time unknown
     fsum(moved_bytes order by file_id, engine nulls first) filter (moving_s is not null)
         / nullif(fsum(moving_s order by file_id, engine nulls first) filter (moved_bytes is not null), 0)
-        as moving_bytes_per_s,                          -- bytes_per_s: bytes over the seconds spent moving
+        as moving_bytes_per_s,                          -- bytes/s: bytes over the seconds spent moving
     count(*)::bigint as engines                         -- count: engines with an observation
 from per_engine
 group by way, source_id, slice_start_ns
