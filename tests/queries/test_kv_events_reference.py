@@ -320,6 +320,20 @@ def test_slices_add_up_to_the_whole(session: Session, rows: list[Row]) -> None:
     assert frame["removed_blocks"].sum() == ended
 
 
+@given(streams())
+@settings(max_examples=25, deadline=None)
+def test_rows_do_not_depend_on_threads_or_row_order(rows: list[Row]) -> None:
+    names = [name for name in CATALOG.names() if name.startswith("kv_events/")]
+    found = []
+    for threads, ordered in ((1, rows), (4, rows[::-1])):
+        with Session(threads=threads) as session:
+            frame = pl.DataFrame(ordered, schema=BLOCK_EVENTS.polars_schema())
+            session.create_table("block_events", frame)
+            found.append([CATALOG.run(session, name).frame for name in names])
+    for first, second in zip(*found, strict=True):
+        assert first.equals(second)
+
+
 def test_all_queries_read_the_events_in_the_same_way() -> None:
     """What makes a stay of a block is the same text wherever it stands."""
     folder = find_queries() / "kv_events"

@@ -317,9 +317,14 @@ def _block_tokens(event: _Stored) -> list[IntArray]:
     size, blocks, tokens = event.block_size, len(event.block_hashes), event.token_ids
     if size <= 0 or not (blocks - 1) * size < len(tokens) <= blocks * size:
         return []
-    flat = [token if isinstance(token, int) else token[0] if token else 0 for token in tokens]
     try:
-        packed = np.asarray(flat, dtype="<i8")
+        packed = np.asarray(_first_of_pairs(tokens), dtype="<i8")
     except OverflowError as cause:
         raise msgspec.ValidationError("`token_ids` holds an id outside 64 bits") from cause
-    return [packed[start : start + size] for start in range(0, len(flat), size)]
+    return [packed[start : start + size] for start in range(0, len(tokens), size)]
+
+
+def _first_of_pairs(tokens: list[int | list[int]]) -> list[int | list[int]] | list[int]:
+    if list not in set(map(type, tokens)):
+        return tokens
+    return [token if isinstance(token, int) else token[0] if token else 0 for token in tokens]

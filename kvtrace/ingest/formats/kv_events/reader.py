@@ -92,7 +92,8 @@ class _KvEventsFile:
                 "kv_events_parents_unknown",
                 f"Stored blocks whose parent was not seen: {counts.unknown_parents:,} (it was"
                 " stored before the capture, or lost). They are known by their engine's hash, which"
-                " other instances may not share.",
+                " other instances may not share. Pieces of one capture are read apart: join them"
+                " first, the oldest in front.",
             )
         if counts.without_tokens:
             note(
