@@ -99,6 +99,7 @@ def test_responses_count_cached_and_processed_tokens() -> None:
     assert (first.arrived_at_ns, first.flags) == (1_759_486_526 * 10**9, ("dated_by_end",))
     assert facts(second) == (None, None, 33, 1)  # no cache_n before September 2025
     assert second.tpot_ns is None
+    assert second.llm == "tiny.gguf"  # the folder may name a person
     assert reading.ignored == {"other_program": 1}
 
 

@@ -20,7 +20,7 @@ from kvtrace.ingest.contract import (
     Tally,
 )
 from kvtrace.ingest.jsonfields import flag_lengths
-from kvtrace.ingest.textlog.fields import BadField, count_of, key_values
+from kvtrace.ingest.textlog.fields import BadField, count_of, key_values, llm_of
 from kvtrace.ingest.textlog.formats import log_format
 
 _MESSAGE = re.compile(r'"(request[ _]start|request[ _]end|processing request)"(?=\s|\Z)')
@@ -85,7 +85,7 @@ class AibrixLog:
         self._give_up(request_id)  # the id was used again before its end was seen
         if len(self._open) >= _MAX_OPEN:
             self._give_up(next(iter(self._open)))
-        llm = fields.get("model") or fields.get("model_name") or None
+        llm = llm_of(fields.get("model") or fields.get("model_name"))
         record = line.record
         self._open[request_id] = _Start(record.offset, record.line, line.time, request_id, llm)
         self._tally.use()
@@ -99,14 +99,14 @@ class AibrixLog:
             offset=line.record.offset if start is None else start.offset,
             line=line.record.line if start is None else start.line,
             request_id=request_id,
-            llm=fields.get("model_name") or fields.get("model") or (start.llm if start else None),
+            llm=llm_of(fields.get("model_name")) or (None if start is None else start.llm),
             prompt_tokens=prompt,
             output_tokens=output,
         )
         if prompt == 0 and not output and not total:  # the engine sent no usage
             row.prompt_tokens = row.output_tokens = None
             row.flags = ("no_usage",)
-        elif total is not None and None not in (prompt, output) and total != prompt + output:
+        elif None not in (total, prompt, output) and total != (prompt or 0) + (output or 0):
             row.flags = ("total_mismatch",)
         flag_lengths(row)
         self._tally.use()

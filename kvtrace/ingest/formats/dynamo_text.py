@@ -29,6 +29,7 @@ from kvtrace.ingest.textlog.fields import (
     elapsed_ns,
     json_fields,
     key_values,
+    llm_of,
     split_spans,
 )
 from kvtrace.ingest.textlog.formats import log_format
@@ -317,7 +318,7 @@ def _completion(line: LogLine, fields: dict[str, str]) -> RequestRow | None:
         offset=line.record.offset,
         line=line.record.line,
         request_id=fields.get("request_id") or fields.get("x_request_id") or None,
-        llm=fields.get("model") or None,
+        llm=llm_of(fields.get("model")),
         prompt_tokens=count_of("input_tokens", fields.get("input_tokens")),
         cached_tokens=count_of("cached_tokens", fields.get("cached_tokens")),
         output_tokens=count_of("output_tokens", fields.get("output_tokens")),

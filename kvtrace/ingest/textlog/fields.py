@@ -94,6 +94,15 @@ def printed_duration_ns(name: str, text: str) -> int:
     return whole
 
 
+def llm_of(name: str | None) -> str | None:
+    """The model's name, None if empty; of a path its last part (a path may name people)."""
+    if not name:
+        return None
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1 or "\\" in name:
+        return re.split(r"[/\\]", name.rstrip("/\\"))[-1] or None
+    return name
+
+
 def key_values(text: str) -> dict[str, str] | None:
     """The pairs of `k=v k2="quoted"`, quotes taken off; None if anything else stands there."""
     if len(text) > _MAX_CHARS:

@@ -17,7 +17,7 @@ from kvtrace.ingest.formats.llamacpp_text.lines import (
 )
 from kvtrace.ingest.formats.llamacpp_text.slots import OTHER, ClockKey, Server, Task
 from kvtrace.ingest.jsonfields import count_of, elapsed_ns, flag_lengths, mean_per_token_ns
-from kvtrace.ingest.textlog.fields import BadField
+from kvtrace.ingest.textlog.fields import BadField, llm_of
 from kvtrace.units import NS_PER_S, NS_PER_US
 
 _MAX_SERVERS: Final = 256
@@ -202,7 +202,7 @@ def _response_row(line: LogLine, response: _Response) -> RequestRow:
         offset=line.record.offset,
         line=line.record.line,
         request_id=response.id,
-        llm=response.model,
+        llm=llm_of(response.model),
         arrived_at_ns=None if created is None or created > 10**10 else created * NS_PER_S,
         prompt_tokens=stated if summed is None else summed,
         cached_tokens=cached,
