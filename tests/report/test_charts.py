@@ -274,7 +274,7 @@ def test_hit_ratios_of_different_windows_never_share_a_panel() -> None:
     figure = parsed(view.figure)
     titles = [one["text"] for one in figure["layout"]["annotations"]]
     assert titles == [
-        "hit ratio (of tokens, over the interval between prints)",
+        "hit ratio (of tokens, over the interval between observations)",
         "hit ratio (of tokens, over the last 1,000 requests)",
     ]
     panels = {trace["name"]: trace["yaxis"] for trace in figure["data"][:2]}
@@ -290,7 +290,9 @@ def test_one_panel_says_its_window_in_the_title_of_the_figure() -> None:
     table = record.tables["samples/hit_ratio_over_time"]
     table.rows = [row for row in table.rows if row[3] == "last_1000_requests"]
     view = running_views(record)["running_hits"]
-    assert view.title.endswith(": hit ratio (of tokens, over the last 1,000 requests)")
+    assert view.title == (
+        "Hit ratios that engines report, over time (of tokens, over the last 1,000 requests)"
+    )
 
 
 def test_a_hit_ratio_of_unknown_unit_and_window_says_so() -> None:

@@ -146,13 +146,19 @@ def _draw(record: AuditRecord, texts: Texts, figure: _Figure) -> ChartView | Non
     if not panels:
         return None
     title = texts(f"chart.{figure.id}.title")
+    places = set(read.keys(figure.panels))
+    if figure.panels and len(places) == 1:
+        title = f"{title} ({_meaning(figure, places.pop(), texts)})"
+    facts = [
+        _fact(one, panel.axis.title if len(panels) > 1 else "", figure, texts)
+        for panel in panels
+        for one in panel.series
+    ]
     return ChartView(
         id=figure.id,
-        title=f"{title}: {panels[0].axis.title}" if len(panels) == 1 else title,
+        title=title,
         origin="measured",
-        summary=" ".join(
-            _fact(one, panel, figure, texts) for panel in panels for one in panel.series
-        ),
+        summary=" ".join(facts),
         figure=charts.stacked_panels(panels, x=axis),
         table=table_view(table),
     )
@@ -243,12 +249,12 @@ def _line_name(read: _Read, figure: _Figure, key: tuple[Cell, ...], texts: Texts
     return " ".join(words) or texts("running.unnamed")
 
 
-def _fact(series: Series, panel: Panel, figure: _Figure, texts: Texts) -> str:
+def _fact(series: Series, means: str, figure: _Figure, texts: Texts) -> str:
     known = [value for value in series.y if isinstance(value, int | float)]
     return texts(
         "chart.samples.fact",
         what=f"{series.name[:1].upper()}{series.name[1:]}",
-        means=f" ({panel.axis.title})",
+        means=f" ({means})" if means else "",
         low=show(min(known), figure.unit, texts, name="moved"),
         high=show(max(known), figure.unit, texts, name="moved"),
     )
