@@ -19,6 +19,7 @@ _MODULES: Final = (
     "prometheus",
     "dynamo_request_trace",
     "lmcache_text",
+    "mooncake_store",
     "lmcache_hashes",
     "sglang_request_metrics",
     "trtllm_request_metrics",

@@ -97,6 +97,7 @@ _ROWS: Final = (
             ("queue", "time in the queue"),
             ("prefill", "time in prefill"),
             ("e2e", "time from arrival to last token"),
+            ("transfer", "time of one transfer"),
         )
         for quantile in (50, 90, 99)
     ),
@@ -134,6 +135,8 @@ _ROWS: Final = (
     MetricName("pool_evicted_bytes", "bytes", "bytes evicted from the pool"),
     MetricName("pool_read_bytes", "bytes", "bytes read from the pool"),
     MetricName("pool_written_bytes", "bytes", "bytes written to the pool"),
+    MetricName("pool_read_p95_le_s", "s", "P95 of the time of one read is at most this"),
+    MetricName("pool_write_p95_le_s", "s", "P95 of the time of one write is at most this"),
     MetricName("pool_read_tokens", "tokens", "tokens whose KV was read from the pool"),
     MetricName("pool_written_tokens", "tokens", "tokens whose KV was written to the pool"),
     MetricName("pool_read_bytes_per_s", "bytes_per_s", "mean rate of one read from the pool"),

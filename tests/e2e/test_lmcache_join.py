@@ -13,12 +13,14 @@ from tests.e2e.conftest import Run
 LOG = """\
 (APIServer pid=1) INFO 03-01 10:00:00 [x.py:1] Added request chatcmpl-a.
 (APIServer pid=1) INFO 03-01 10:00:01 [x.py:1] Added request chatcmpl-b.
-(EngineCore_DP0 pid=2) [2026-03-01 10:00:02,000] LMCache INFO: Reqid: chatcmpl-a, Total tokens 1000, \
+(EngineCore_DP0 pid=2) [2026-03-01 10:00:02,000] LMCache INFO: Reqid: chatcmpl-a, \
+Total tokens 1000, \
 LMCache hit tokens: 768, need to load: 512 (x.py:1:lmcache.x)
 (EngineCore_DP0 pid=2) [2026-03-01 10:00:02,100] LMCache INFO: Retrieved 512 out of 512 required \
 tokens (from 1000 total tokens). size: 0.0625 gb, cost 50.0000 ms, throughput: 1.2500 GB/s; \
 (x.py:1:lmcache.x)
-(EngineCore_DP0 pid=2) [2026-03-01 10:00:03,000] LMCache INFO: Reqid: chatcmpl-b, Total tokens 300, \
+(EngineCore_DP0 pid=2) [2026-03-01 10:00:03,000] LMCache INFO: Reqid: chatcmpl-b, \
+Total tokens 300, \
 LMCache hit tokens: 0, need to load: 0 (x.py:1:lmcache.x)
 """
 

@@ -34,8 +34,9 @@ _TRTLLM = re.compile(
 )
 _TRTLLM_CPP = re.compile(r"\[TensorRT-LLM\]((?:\[[\w: .-]{1,40}\]){1,4}) ?")
 _GLOG = re.compile(
-    r"([IWEF])(\d{4}) {1,2}(\d\d:\d\d:\d\d)\.(\d{6}) +\d{1,10} [\w./-]{1,160}:\d{1,6}\] ?"
+    r"([IWEF])(\d{4})?(\d{4}) {1,2}(\d\d:\d\d:\d\d)\.(\d{6}) +\d{1,10} [\w./-]{1,160}:\d{1,6}\] ?"
 )
+"""glog's and klog's; the year is there from glog 0.5 on where `log_year_in_prefix` is."""
 _TRACING = re.compile(
     rf"(?:({_DATE}Z?) {{1,4}})?(TRACE|DEBUG|INFO|WARN|ERROR) {{1,4}}(?:([\w.:-]{{1,200}}): )?"
 )
@@ -170,21 +171,23 @@ def _capital(text: str, *, has_instant: bool) -> Prefix:
         )
     match = _GLOG.match(text)
     if match is not None:
-        stamp = _yearless(match[2], match[3])
-        if stamp is not None:
-            stamp = (stamp[0], stamp[1] + int(match[4]) * NS_PER_US)
-        return Prefix(
-            "glog",
-            match.end(),
-            yearless=stamp,
-            level=_LEVEL_LETTERS[match[1]],
-            is_time_wrong=stamp is None,
-        )
+        return _glog(match)
     if has_instant:
         match = _TRACING.match(text)
         if match is not None and match[2] is not None:
             return Prefix("tracing", match.end(), label=match[3], level=match[2])
     return NONE
+
+
+def _glog(match: re.Match[str]) -> Prefix:
+    letter, year, day, clock, fraction = match.groups()
+    level = _LEVEL_LETTERS[letter]
+    if year is not None:
+        return _dated("glog", match, f"{year}-{day[:2]}-{day[2:]} {clock}.{fraction}", level=level)
+    stamp = _yearless(day, clock)
+    if stamp is not None:
+        stamp = (stamp[0], stamp[1] + int(fraction) * NS_PER_US)
+    return Prefix("glog", match.end(), yearless=stamp, level=level, is_time_wrong=stamp is None)
 
 
 def _date_first(text: str) -> Prefix:
