@@ -7,6 +7,7 @@ cache report is made. The backend is written as its option or as the name of its
 
 from __future__ import annotations
 
+import functools
 from typing import Final, Literal
 
 import msgspec
@@ -27,6 +28,7 @@ class CachedDetails(msgspec.Struct, gc=False):
     storage_backend: str | None = None
 
 
+@functools.lru_cache(maxsize=64)
 def storage_tier(backend: str | None) -> Literal["disk", "remote"] | None:
     """The tier of a storage backend by its name; None if the name does not tell.
 

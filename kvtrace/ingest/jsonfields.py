@@ -155,7 +155,9 @@ def mean_per_token_ns(total_ns: int | None, output_tokens: int | None) -> int | 
     """
     if total_ns is None or output_tokens is None or output_tokens < 2:
         return None
-    return round(Decimal(total_ns) / (output_tokens - 1))
+    gaps = output_tokens - 1
+    mean, rest = divmod(total_ns, gaps)
+    return mean + (2 * rest + (mean & 1) > gaps)
 
 
 def flag_lengths(row: RequestRow) -> None:

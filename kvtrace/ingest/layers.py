@@ -36,9 +36,10 @@ _KSERVE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3}) \d+ kserve\.tra
 _RAY_TAIL = re.compile(r" \[repeated \d+x across cluster\].{0,400}", re.DOTALL)
 _PROGRESS = re.compile(r"[^'\"\\]{0,300}?\d(?:it|s|B)/(?:it|s)[^\]'\"\\]{0,60}\]")
 _MESSAGE_KEYS: Final = ("message", "msg", "event", "log")
-_REQUEST_EVENTS: Final = ('"event": "request.', '"event":"request.')
-"""SGLang's request log, whose lines are the record itself."""
-_EVENT_HEAD_CHARS: Final = 200
+_EVENT: Final = '"event": "request.'
+"""Of SGLang's request log, whose lines are the record itself."""
+_DENSE_EVENT: Final = '"event":"request.'
+_EVENT_CHARS: Final = 200
 _TIME_KEYS: Final = ("asctime", "timestamp", "time", "ts")
 
 
@@ -197,7 +198,8 @@ def _cut(line: PeeledLine, layer: re.Pattern[str]) -> bool:
 
 
 def _peel_formatter(line: PeeledLine) -> None:
-    if any(line.text.find(mark, 0, _EVENT_HEAD_CHARS) >= 0 for mark in _REQUEST_EVENTS):
+    find = line.text.find
+    if find(_EVENT, 0, _EVENT_CHARS) >= 0 or find(_DENSE_EVENT, 0, _EVENT_CHARS) >= 0:
         return  # the event's name is no message: the fields beside it are the record
     document = _json_object(line.text)
     message = next((document[key] for key in _MESSAGE_KEYS if key in document), None)

@@ -1,18 +1,17 @@
 """SGLang's `meta_info` of one request: counts, tiers, times and waits, whatever log carries it.
 
-Fields read from the sources of SGLang 0.3.6 to 0.5.23. Times are kept as written and turned into
-integers digit by digit: epoch seconds do not fit a float to the nanosecond.
+Fields read from the sources of SGLang 0.3.6 to 0.5.23. Times are decimals until they are integers:
+epoch seconds do not fit a float to the nanosecond.
 """
 
 from __future__ import annotations
 
-import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.clocks import seconds_to_ns
+from kvtrace.ingest.clocks import INT64_MAX, seconds_resolution_ns
 from kvtrace.ingest.contract import ReadContext, RequestRow, TransferRow
 from kvtrace.ingest.hicache import CachedDetails, fill_tiers
 from kvtrace.ingest.jsonfields import between_ns, count_of, flag_lengths, mean_per_token_ns
@@ -20,10 +19,8 @@ from kvtrace.schema.manifest import Status
 from kvtrace.units import NS_PER_S
 
 _FIRST_ERROR_CODE: Final = 400
-_NUMBER = re.compile(r"(-?)([0-9]{1,10})(?:\.([0-9]{1,30}))?")
-_DIGITS: Final = 9
-_MAX_NUMBER_CHARS: Final = 64
-_ABSENT: Final = msgspec.Raw()
+_MAX_ADJUSTED: Final = 9
+"""Decimal exponent of the last second that fits 64 bits of nanoseconds."""
 
 
 class FinishReason(msgspec.Struct, gc=False):
@@ -44,65 +41,52 @@ class MetaInfo(msgspec.Struct, gc=False):
     cached_tokens_details: CachedDetails | None = None
     num_retractions: int | None = None
     total_retractions: int | None = None
-    e2e_latency: msgspec.Raw = _ABSENT
-    first_token_latency: msgspec.Raw = _ABSENT
-    queue_time: msgspec.Raw = _ABSENT
-    request_received_ts: msgspec.Raw = _ABSENT
-    prefill_finished_ts: msgspec.Raw = _ABSENT
-    response_sent_to_client_ts: msgspec.Raw = _ABSENT
-    storage_prefetch_wait: msgspec.Raw = _ABSENT
-    storage_staging_wait: msgspec.Raw = _ABSENT
+    e2e_latency: Decimal | None = None
+    first_token_latency: Decimal | None = None
+    queue_time: Decimal | None = None
+    request_received_ts: Decimal | None = None
+    prefill_finished_ts: Decimal | None = None
+    response_sent_to_client_ts: Decimal | None = None
+    storage_prefetch_wait: Decimal | None = None
+    storage_staging_wait: Decimal | None = None
 
 
-def written_seconds_ns(name: str, text: str) -> int | None:
-    """Nanoseconds of seconds as written, exact to the last one; None for an empty text or `null`.
+def seconds_ns(name: str, seconds: Decimal | None) -> int | None:
+    """Nanoseconds of decimal seconds, exact to the last one; None stays None.
 
     Raises:
         msgspec.ValidationError: not a finite number, or past 64 bits of nanoseconds.
     """
-    if not text or text == "null":
+    if seconds is None:
         return None
-    match = _NUMBER.fullmatch(text)
-    if match is not None:
-        sign, whole, fraction = match.groups(default="")
-        beyond = fraction[_DIGITS:]
-        if not beyond or beyond[0] != "5":
-            ns = int(whole) * NS_PER_S + int(fraction[:_DIGITS].ljust(_DIGITS, "0"))
-            ns += beyond > "5"
-            return -ns if sign else ns
-    try:
-        number = Decimal(text.strip('"')) if len(text) <= _MAX_NUMBER_CHARS else Decimal("nan")
-    except InvalidOperation:
-        number = Decimal("nan")
-    found = seconds_to_ns(number)
-    if found is None:
-        raise msgspec.ValidationError(f"`{name}` is not a time in seconds")
-    return found
+    if seconds.adjusted() <= _MAX_ADJUSTED:
+        try:
+            ns = round(seconds * NS_PER_S)
+        except (ValueError, ArithmeticError):  # NaN, infinity
+            ns = INT64_MAX + 1
+        if abs(ns) <= INT64_MAX:
+            return ns
+    raise msgspec.ValidationError(f"`{name}` is not a time in seconds")
 
 
-def _raw_ns(name: str, raw: msgspec.Raw) -> int | None:
-    return written_seconds_ns(name, bytes(raw).decode("ascii", "replace"))
-
-
-def instant_of(name: str, raw: msgspec.Raw, context: ReadContext) -> int | None:
+def instant_of(name: str, seconds: Decimal | None, context: ReadContext) -> int | None:
     """Nanoseconds of an instant; notes the finest digit written as the clock's resolution.
 
     Raises:
         msgspec.ValidationError: not a finite number, or past 64 bits of nanoseconds.
     """
-    text = bytes(raw).decode("ascii", "replace")
-    ns = written_seconds_ns(name, text)
-    if ns is None or ns <= 0:
+    ns = seconds_ns(name, seconds)
+    if ns is None or seconds is None or ns <= 0:
         return None
-    digits = min(len(text.partition(".")[2]), _DIGITS)
-    resolution: int = 10 ** (_DIGITS - digits)
-    if context.clock_resolution_ns is None or resolution < context.clock_resolution_ns:
-        context.clock_resolution_ns = resolution
+    known = context.clock_resolution_ns
+    if known is None or ns % known:
+        step = seconds_resolution_ns(seconds)
+        context.clock_resolution_ns = step if known is None else min(known, step)
     return ns
 
 
-def _elapsed(name: str, raw: msgspec.Raw, flags: list[str]) -> int | None:
-    ns = _raw_ns(name, raw)
+def _elapsed(name: str, seconds: Decimal | None, flags: list[str]) -> int | None:
+    ns = seconds_ns(name, seconds)
     if ns is not None and ns < 0:
         flags.append(f"negative_{name}")
         return None
@@ -147,16 +131,15 @@ def _fill_times(row: RequestRow, meta: MetaInfo, context: ReadContext) -> None:
     if received_ns is not None:
         row.arrived_at_ns = received_ns
     row.queue_ns = _elapsed("queue", meta.queue_time, flags)
-    row.e2e_ns = _elapsed("e2e", meta.e2e_latency, flags)
-    row.ttft_ns = _elapsed("ttft", meta.first_token_latency, flags)
-    if row.ttft_ns is None and received_ns is not None:
+    row.e2e_ns = e2e_ns = _elapsed("e2e", meta.e2e_latency, flags)
+    ttft_ns = _elapsed("ttft", meta.first_token_latency, flags)
+    if ttft_ns is None and received_ns is not None and meta.prefill_finished_ts is not None:
         finished_ns = instant_of("prefill_finished_ts", meta.prefill_finished_ts, context)
-        row.ttft_ns = between_ns(received_ns, finished_ns, flags)
-    if row.ttft_ns is not None:
-        row.ttft_from = "arrival"
-        row.tpot_ns = mean_per_token_ns(
-            between_ns(row.ttft_ns, row.e2e_ns, flags), row.output_tokens
-        )
+        ttft_ns = between_ns(received_ns, finished_ns, flags)
+    if ttft_ns is not None:
+        row.ttft_ns, row.ttft_from = ttft_ns, "arrival"
+        if e2e_ns is not None:
+            row.tpot_ns = mean_per_token_ns(between_ns(ttft_ns, e2e_ns, flags), row.output_tokens)
     if flags:
         row.flags = (*row.flags, *flags)
 
@@ -174,7 +157,7 @@ def storage_waits(
     row: RequestRow, meta: MetaInfo, tier: str | None, *, bytes_per_token: int | None = None
 ) -> list[TransferRow]:
     """The serial waits for storage (to host) and for staging (host to device) of one request."""
-    if not meta.storage_prefetch_wait and not meta.storage_staging_wait:
+    if meta.storage_prefetch_wait is None and meta.storage_staging_wait is None:
         return []
     from_storage = row.cached_disk_tokens if tier == "disk" else row.cached_remote_tokens
     staged = (row.cached_host_tokens or 0) + (from_storage or 0)

@@ -24,6 +24,7 @@ from kvtrace.ingest.contract import (
 from kvtrace.ingest.formats.sglang_text.timestats import HalfKind, TimeStats
 
 _MAX_WAITING: Final = 16_384
+"""Requests that wait for their other lines; after as many without any, none waits any more."""
 _MAX_OPEN: Final = 262_144
 
 
@@ -80,6 +81,7 @@ class RequestBook:
         self._clock = clock
         self._open: OrderedDict[str, Received] = OrderedDict()
         self._ended: OrderedDict[str, _Ended] = OrderedDict()
+        self._has_stats = False
         self.has_own_instants = False
         self.has_cached = False
         self.rows = 0
@@ -100,6 +102,9 @@ class RequestBook:
 
     def finish(self, request_id: str, row: RequestRow, time: LineTime | None) -> None:
         """A request ended, with its row; `time` dates it unless it has its own instant."""
+        if not self._has_stats and self.rows > _MAX_WAITING:
+            self._flow(row, time)
+            return
         waiting = self._ended.get(request_id)
         if waiting is not None and waiting.row is not None:
             self._give(request_id)
@@ -108,8 +113,16 @@ class RequestBook:
             waiting = self._wait(request_id)
         waiting.row, waiting.time = row, time
 
+    def _flow(self, row: RequestRow, time: LineTime | None) -> None:
+        """Give a row of a log that has shown no time stats so far, and those that waited."""
+        if self._ended:
+            for request_id in list(self._ended):
+                self._give(request_id)
+        self._give_row(row, None if row.arrived_at_ns is not None else time)
+
     def add_stats(self, stats: TimeStats, record: Record, time: LineTime) -> None:
         """The scheduler told of a request's times."""
+        self._has_stats = True
         waiting = self._ended.get(stats.request_id)
         if waiting is not None and not _belongs(stats, waiting):
             self._give(stats.request_id)

@@ -17,6 +17,7 @@ from kvtrace.ingest.contract import (
     RequestRow,
     SampleRow,
     Tally,
+    TransferRow,
 )
 from kvtrace.ingest.formats.sglang_text.batches import (
     BATCH_STARTS,
@@ -128,7 +129,8 @@ class SglangLog:
         if batch is None:
             batch, ranks = self._spliced(line)
         self._check_fields(line, batch)
-        self._version.saw(*batch.features)
+        for feature in batch.features:
+            self._version.saw(feature)
         if not self._speakers.speaks(ranks):
             raise _Ignored("duplicate_rank")
         if batch.kind == "prefill":
@@ -242,6 +244,23 @@ class SglangLog:
             flags=("first_of_batch",) if event.is_batch else (),
         )
         tier = fill_request(row, meta, self._context)
+        moves = self._waits(row, meta, tier)
+        opened = self._book.take_open(request_id)
+        if opened is not None:
+            row.session_id = row.session_id or opened.session_id
+            row.adapter = row.adapter or opened.adapter
+        time = self._date(row, opened, line.time, event.stamp)
+        if self._anchors < _MAX_ANCHORS:
+            self._anchor(row, meta, opened, line.time, event.stamp)
+        if meta.cached_tokens_details is not None:
+            self._version.saw("cached_details")
+        self._book.finish(request_id, row, time)
+        for move in moves:
+            self._book.move(move)
+
+    def _waits(self, row: RequestRow, meta: MetaInfo, tier: str | None) -> list[TransferRow]:
+        if meta.storage_prefetch_wait is None and meta.storage_staging_wait is None:
+            return []
         size = self._facts.bytes_per_token()
         moves = storage_waits(row, meta, tier, bytes_per_token=size)
         if moves and size is not None:
@@ -249,17 +268,7 @@ class SglangLog:
                 "bytes_from_capacity",
                 "Bytes of KV loads are tokens times the bytes a token of the capacity lines.",
             )
-        opened = self._book.take_open(request_id)
-        if opened is not None:
-            row.session_id = row.session_id or opened.session_id
-            row.adapter = row.adapter or opened.adapter
-        time = self._date(row, opened, line.time, event.stamp)
-        self._anchor(row, meta, opened, line.time, event.stamp)
-        if meta.cached_tokens_details is not None:
-            self._version.saw("cached_details")
-        self._book.finish(request_id, row, time)
-        for move in moves:
-            self._book.move(move)
+        return moves
 
     def _date(
         self, row: RequestRow, opened: Received | None, line_time: LineTime, stamp: str | None
@@ -286,7 +295,7 @@ class SglangLog:
         stamp: str | None,
     ) -> None:
         """Tell the clock which instant a stamp without zone is."""
-        if row.arrived_at_ns is None or self._anchors >= _MAX_ANCHORS:
+        if row.arrived_at_ns is None:
             return
         self._anchors += 1
         if opened is not None:

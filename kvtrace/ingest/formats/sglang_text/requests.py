@@ -7,14 +7,14 @@ for outside quotes only, and counts in the last `meta_info` outside quotes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final, Literal
 
 import msgspec
 
 from kvtrace.ingest.jsonfields import decode_json
 from kvtrace.ingest.pyrepr import outside_pattern, repr_to_json, string_end
-from kvtrace.ingest.sglang_meta import MetaInfo, written_seconds_ns
+from kvtrace.ingest.sglang_meta import MetaInfo, seconds_ns
 
 EventKind = Literal["received", "finished"]
 MAX_ID_CHARS: Final = 512
@@ -43,8 +43,7 @@ class IgnoredRequest(Exception):
     """The line is known and carries nothing wanted; the text is the tally's reason."""
 
 
-@dataclass(slots=True)
-class RequestEvent:
+class RequestEvent(msgspec.Struct, gc=False):
     """What one line says of one request."""
 
     kind: EventKind
@@ -71,12 +70,16 @@ class _Input(msgspec.Struct, gc=False):
     routing_key: object = None
 
 
+class _Headers(msgspec.Struct, gc=False, rename={"routing_key": "x-smg-routing-key"}):
+    routing_key: object = None
+
+
 class _Event(msgspec.Struct, gc=False):
     event: str
     timestamp: object = None
     rid: object = None
     obj: _Input | None = None
-    headers: dict[str, object] | None = None
+    headers: _Headers | None = None
     out: _Output | None = None
 
 
@@ -86,8 +89,9 @@ _EVENT: Final = msgspec.json.Decoder(_Event, strict=False)
 
 def looks_like_event(text: str) -> bool:
     """Whether a JSON line is an event of SGLang's request log."""
-    head = text[:200]
-    return '"event": "request.' in head or '"event":"request.' in head
+    return text.find('"event": "request.', 0, 200) >= 0 or (
+        text.find('"event":"request.', 0, 200) >= 0
+    )
 
 
 def parse_event(text: str) -> RequestEvent:
@@ -99,31 +103,29 @@ def parse_event(text: str) -> RequestEvent:
         DamagedRequest: a field that must be there is not.
     """
     raw = _decoded_event(text)
-    if raw.event == "request.received":
-        kind: EventKind = "received"
-    elif raw.event == "request.finished":
-        kind = "finished"
-    else:
-        raise IgnoredRequest("request_body")
-    meta = None
-    if kind == "finished":
+    if raw.event == "request.finished":
         if raw.out is None:
             raise IgnoredRequest("finish_without_counts")
         meta = raw.out.meta_info
-    rid = raw.rid
-    is_batch = isinstance(rid, list)
+        kind: EventKind = "finished"
+    elif raw.event == "request.received":
+        meta, kind = None, "received"
+    else:
+        raise IgnoredRequest("request_body")
+    rid, told, stamp = raw.rid, raw.obj, raw.timestamp
+    event = RequestEvent(kind, None, meta=meta, stamp=stamp if isinstance(stamp, str) else None)
     if isinstance(rid, list):
+        event.is_batch = True
         rid = rid[0] if rid else None
-    told = raw.obj
-    return RequestEvent(
-        kind,
-        checked_id(rid) if meta is None or meta.id is None else checked_id(meta.id),
-        is_batch=is_batch,
-        session_id=None if told is None and raw.headers is None else _session(told, raw.headers),
-        adapter=None if told is None else adapter_name(told.lora_path),
-        stamp=raw.timestamp if isinstance(raw.timestamp, str) else None,
-        meta=meta,
-    )
+    event.request_id = checked_id(rid if meta is None or meta.id is None else meta.id)
+    if told is not None:
+        if told.lora_path is not None:
+            event.adapter = adapter_name(told.lora_path)
+        event.session_id = _session(told)
+    routing_key = None if raw.headers is None else raw.headers.routing_key
+    if routing_key and isinstance(routing_key, str):
+        event.session_id = routing_key
+    return event
 
 
 def _decoded_event(text: str) -> _Event:
@@ -135,11 +137,11 @@ def _decoded_event(text: str) -> _Event:
         return decode_json(_EVENT, text.encode("utf-8", "surrogatepass"))
 
 
-def _session(told: _Input | None, headers: dict[str, object] | None) -> str | None:
-    found: list[object] = [headers.get(ROUTING_HEADER)] if headers else []
-    if told is not None:
-        found += [told.routing_key, told.session_id, told.conversation_id]
-    return next((value for value in found if isinstance(value, str) and value), None)
+def _session(told: _Input) -> str | None:
+    for value in (told.routing_key, told.session_id, told.conversation_id):
+        if value and isinstance(value, str):
+            return value
+    return None
 
 
 def checked_id(value: object) -> str:
@@ -148,11 +150,11 @@ def checked_id(value: object) -> str:
     Raises:
         DamagedRequest: it is none.
     """
-    if isinstance(value, int):
+    if isinstance(value, str) and 0 < len(value) <= MAX_ID_CHARS:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_ID_CHARS:
-        raise DamagedRequest("request id")
-    return value
+    raise DamagedRequest("request id")
 
 
 def adapter_name(value: object) -> str | None:
@@ -247,7 +249,7 @@ def _fill_field(event: RequestEvent, name: str, message: str, at: int) -> None:
     elif name == "received_time":
         number = _NUMBER.match(message, at)
         if number is not None and event.received_at_ns is None:
-            event.received_at_ns = written_seconds_ns(name, number.group())
+            event.received_at_ns = seconds_ns(name, Decimal(number.group()))
     elif name == "lora_path":
         event.adapter = event.adapter or adapter_name(_quoted(message, at))
     elif name == "headers":

@@ -38,10 +38,9 @@ class VersionEvidence:
         """A line named the version."""
         self._printed[text] = None
 
-    def saw(self, *features: str) -> None:
-        """A line has these features (keys of `FEATURES`)."""
-        for feature in features:
-            self._seen[feature] = None
+    def saw(self, feature: str) -> None:
+        """A line has this feature (a key of `FEATURES`)."""
+        self._seen[feature] = None
 
     def fill(self, context: ReadContext) -> None:
         """Write version and reason into the context."""
