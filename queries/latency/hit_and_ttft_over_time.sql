@@ -5,7 +5,9 @@
 -- reads: requests, reuse, samples
 -- order: slice_start_ns
 -- note: engine samples count where their clock is that of the requests: the same source, or both
--- note: wall clocks of one kind (utc, naive). No rows without a clock.
+-- note: wall clocks of one kind (utc, naive). Windows are never mixed: what counters gained goes before
+-- note: the last 1 000 requests, that before a last batch, and totals since the start come last. No rows
+-- note: without a clock.
 with reused_requests as (   -- one row per request that has blocks
     select
         request_key,
@@ -79,12 +81,19 @@ clocks as (   -- one row per source and clock of the requests
     select distinct source_id, clock
     from timed
 ),
-observations as (   -- one row per comparable observation of the engine's own hit ratios
+comparable as (   -- one row per sample of the engine's own hit ratios on the clock of the requests
     select
         samples.sample_key,
         samples.observed_at_ns,
-        max(samples.value) filter (samples.metric = 'prefix_hit_ratio') as prefix_hit_ratio,
-        max(samples.value) filter (samples.metric = 'external_prefix_hit_ratio') as external_hit_ratio
+        samples.metric,
+        samples.value,
+        case samples."window"
+            when 'interval' then 0
+            when 'last_1000_requests' then 1
+            when 'last_batch' then 2
+            when 'cumulative' then 4
+            else 3
+        end as window_rank
     from samples
     where samples.metric in ('prefix_hit_ratio', 'external_prefix_hit_ratio')
         and exists (
@@ -93,7 +102,16 @@ observations as (   -- one row per comparable observation of the engine's own hi
             where clocks.clock = samples.clock
                 and (clocks.source_id = samples.source_id or clocks.clock in ('utc', 'naive'))
         )
-    group by samples.sample_key, samples.observed_at_ns
+),
+observations as (   -- one row per observation, all of one kind of window
+    select
+        sample_key,
+        observed_at_ns,
+        max(value) filter (metric = 'prefix_hit_ratio') as prefix_hit_ratio,
+        max(value) filter (metric = 'external_prefix_hit_ratio') as external_hit_ratio
+    from comparable
+    where window_rank = (select min(window_rank) from comparable)
+    group by sample_key, observed_at_ns
 ),
 combined as (   -- one row per such observation, with the ratio over HBM and what is below it
     select
