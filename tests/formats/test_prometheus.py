@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kvtrace.ingest.contract import Metric
@@ -9,6 +11,7 @@ from kvtrace.ingest.formats.prometheus import FORMATS
 from kvtrace.ingest.formats.prometheus.exposition import parse_labels, parse_sample, stamp_ns
 from kvtrace.ingest.formats.prometheus.observe import QUANTILES
 from kvtrace.ingest.formats.prometheus.series import PROGRAMS, resolve
+from kvtrace.ingest.pipeline import ingest_paths
 from kvtrace.ingest.registry import all_formats
 from kvtrace.schema.metrics import METRICS
 from kvtrace.units import NS_PER_S
@@ -401,3 +404,20 @@ def test_it_is_recognised_among_all_formats() -> None:
         assert sniffed(all_formats(), path.read_bytes()) == "prometheus", path.name
     assert sniffed(FORMATS, b"a 1\nb 2\n") is None
     assert sniffed(FORMATS, b"# HELP up x\n# TYPE up gauge\nup 1\n") == "prometheus"
+
+
+def test_nul_runs_of_a_truncated_file_are_stepped_over() -> None:
+    read = read_bytes(PROMETHEUS, b"\0" * 100 + b"# scrape_ts 1767225600\nvllm:prompt_tokens 5\n")
+    assert read.rejected == []
+    assert read.samples[0].observed_at_ns == START_NS
+
+
+def test_hosts_never_reach_the_dataset_and_the_salt_changes_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "metrics.prom"
+    source.write_bytes((FILES / "machines.prom").read_bytes())
+    first = ingest_paths([source], salt=b"a" * 16, formats=FORMATS)
+    second = ingest_paths([source], salt=b"b" * 16, formats=FORMATS)
+    assert first.digest == second.digest
+    assert first.totals.requests == 0
+    assert "invalid" not in str(first.frames["samples"].rows())
+    assert "invalid" not in str(first.sources)

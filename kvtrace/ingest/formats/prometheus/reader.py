@@ -52,7 +52,7 @@ class _ExpositionFile:
 
     def take(self, record: Record) -> None:
         """Give one record its outcome."""
-        text = record.data.decode("utf-8", "replace").strip(" \t\r")
+        text = record.data.decode("utf-8", "replace").strip(" \t\r\0")
         if text.startswith("#"):
             self._comment(record, text)
             return
