@@ -1,4 +1,4 @@
-"""vLLM text logs, V0 and V1: requests, statistics, start-up and capacity.
+"""vLLM text logs, V0 and V1: requests, statistics, KV transfers, start-up and capacity.
 
 Lines read from the sources of vLLM 0.4.2 to 0.33.0. Messages are matched by their text and only at
 their start, never by file name or line number (they move with every release).
@@ -33,20 +33,32 @@ FORMATS: tuple[Format, ...] = (
             "running_requests",
             "waiting_requests",
             "iteration_elapsed_s",
+            "moved_bytes",
+            "kv_moved_bytes",
+            "kv_loaded_bytes",
+            "kv_stored_bytes",
         ),
         missing={
-            "reuse, and the capacity curve": "token ids of each prompt: VLLM_LOGGING_LEVEL=DEBUG"
-            " with --enable-log-requests --enable-log-outputs (kvtrace hashes them while reading)",
-            "cached tokens of a request": "--enable-prompt-tokens-details, read at the gateway",
-            "TTFT and queue time of a request": "--otlp-traces-endpoint",
-            "prompt tokens of chat requests": "--enable-log-requests with the request logger at"
-            " level DEBUG",
-            "end of a request in V1": "--enable-log-outputs beside --enable-log-requests",
+            "requests": "--enable-log-requests (on by default up to 0.9)",
+            "reuse": "token ids of each prompt: VLLM_LOGGING_LEVEL=DEBUG with"
+            " --enable-log-requests (from 0.11.1; before, completion requests print them at INFO);"
+            " kvtrace hashes them while reading",
+            "prompt_tokens": "VLLM_LOGGING_LEVEL=DEBUG with --enable-log-requests",
+            "output_tokens": "--enable-log-outputs beside --enable-log-requests",
+            "e2e": "--enable-log-outputs beside --enable-log-requests: V1 prints no other end",
+            "cached_tokens": "--enable-prompt-tokens-details, read at the gateway",
+            "tier_split": "the LMCache log of the same engine",
+            "ttft": "--otlp-traces-endpoint",
+            "queue": "--otlp-traces-endpoint",
+            "hit_ratio": "no --disable-log-stats; automatic prefix caching must be on",
+            "moves": "a KV connector; up to 0.11 NIXL_TELEMETRY_ENABLE=1 for NIXL",
+            "block_events": '--kv-events-config \'{"enable_kv_cache_events":true,'
+            '"publisher":"zmq"}\' and a subscriber that writes what it gets',
         },
         versions="vLLM 0.4.2 to 0.33.0 (sources), V0 and V1 engines",
         prefixes=("vllm", "formatted", "none"),
         open=VllmLog,
         enable_hint="statistics are on by default (--disable-log-stats turns them off); requests"
-        " need --enable-log-requests from 0.10 on",
+        " need --enable-log-requests from 0.10 on, token ids VLLM_LOGGING_LEVEL=DEBUG as well",
     ),
 )
