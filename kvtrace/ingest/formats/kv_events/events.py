@@ -6,9 +6,9 @@ subscriber guide of the Mooncake store (2025): arrays with the type first, or ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -89,7 +89,14 @@ class _Object(msgspec.Struct, gc=False):
     token_ids: list[int] = []
 
 
-_Event = _Stored | _Removed | _Object | None
+class TypedEvent(NamedTuple):
+    """One event whose fields have been checked."""
+
+    kind: str
+    fields: _Stored | _Removed | _Object | None
+    """None for a type without any."""
+    tokens: Sequence[IntArray] = ()
+    """(blocks,) tokens of stored blocks; empty where they are not given."""
 
 
 @dataclass(slots=True)
@@ -119,35 +126,36 @@ class EventReader:
     """The lowest cache group seen: the one that counts."""
 
     def rows(
-        self, batch: Batch, record: Record, instance: str, *, restarted: bool
+        self,
+        batch: Batch,
+        events: Sequence[TypedEvent],
+        record: Record,
+        instance: str,
+        *,
+        restarted: bool,
     ) -> list[BlockEventRow]:
-        """The rows of one batch; nothing is remembered of it if it cannot be used.
-
-        Raises:
-            msgspec.ValidationError: an event has not the fields of its type.
-        """
-        events = [_typed(event) for event in batch.events]
+        """The rows of one batch with these events of known types."""
+        self.counts.unknown_types += len(batch.events) - len(events)
         write = _RowWriter(batch, record, instance)
         if restarted:
             self.book.forget(instance)
             write.add("cleared")
-        for kind, event in events:
-            self._take(kind, event, write)
+        for event in events:
+            self._take(event, write)
         return write.rows
 
-    def _take(self, kind: str, event: _Event, write: _RowWriter) -> None:
+    def _take(self, typed: TypedEvent, write: _RowWriter) -> None:
+        event = typed.fields
         if isinstance(event, _Stored | _Removed) and self._is_other_group(event.group_idx):
             self.counts.other_groups += 1
         elif isinstance(event, _Stored):
-            self._stored(event, write)
+            self._stored(event, typed.tokens, write)
         elif isinstance(event, _Removed):
             self._removed(event, write)
         elif isinstance(event, _Object):
-            self._object(kind, event, write)
-        elif kind in EVENT_TYPES:
-            write.add("cleared")
+            self._object(typed.kind, event, write)
         else:
-            self.counts.unknown_types += 1
+            write.add("cleared")
 
     def _is_other_group(self, group: int | None) -> bool:
         if group is None or group == self._group:
@@ -176,13 +184,12 @@ class EventReader:
         self.counts.unknown_media += found is None
         return found
 
-    def _stored(self, event: _Stored, write: _RowWriter) -> None:
+    def _stored(self, event: _Stored, pieces: Sequence[IntArray], write: _RowWriter) -> None:
         medium = self._medium(event.medium)
         if medium is None:
             return
         adapter = event.lora_name or (None if event.lora_id is None else str(event.lora_id))
         start = self.book.root(adapter, event.cache_salt, topic_llm(write.topic))
-        pieces = _block_tokens(event)
         extras = event.extra_keys or []
         parent_hash = event.parent_block_hash
         parent = None if parent_hash is None else engine_hash(parent_hash)
@@ -284,20 +291,42 @@ def event_type(event: object) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _typed(event: object) -> tuple[str, _Event]:
-    """Type and checked fields of a raw event; no fields for a type without any, or unknown."""
+def typed_event(event: object) -> TypedEvent | None:
+    """A raw event with its checked fields; None if its type is not known.
+
+    Raises:
+        msgspec.ValidationError: it has not the fields of its type.
+    """
     kind = event_type(event)
     if kind is None:
         raise msgspec.ValidationError("an event has no type")
     names = _FIELDS.get(kind)
+    if names is None:
+        return None
     if not names:
-        return kind, None
+        return TypedEvent(kind, None)
     values = event if isinstance(event, dict) else dict(_placed(event, names))
     if kind == "BlockStored":
-        return kind, msgspec.convert(values, _Stored)
+        stored = msgspec.convert(values, _Stored)
+        parent = stored.parent_block_hash
+        _check_hashes(stored.block_hashes if parent is None else [*stored.block_hashes, parent])
+        return TypedEvent(kind, stored, _block_tokens(stored))
     if kind == "BlockRemoved":
-        return kind, msgspec.convert(values, _Removed)
-    return kind, msgspec.convert(values, _Object)
+        removed = msgspec.convert(values, _Removed)
+        _check_hashes(removed.block_hashes)
+        return TypedEvent(kind, removed)
+    return TypedEvent(kind, _checked_object(msgspec.convert(values, _Object)))
+
+
+def _check_hashes(hashes: Iterable[object]) -> None:
+    for hashed in hashes:
+        engine_hash(hashed)
+
+
+def _checked_object(event: _Object) -> _Object:
+    _packed_tokens(event.token_ids)
+    engine_hash(event.mooncake_key)
+    return event
 
 
 def _placed(event: object, names: tuple[str, ...]) -> Iterator[tuple[str, object]]:
@@ -317,10 +346,7 @@ def _block_tokens(event: _Stored) -> list[IntArray]:
     size, blocks, tokens = event.block_size, len(event.block_hashes), event.token_ids
     if size <= 0 or not (blocks - 1) * size < len(tokens) <= blocks * size:
         return []
-    try:
-        packed = np.asarray(_first_of_pairs(tokens), dtype="<i8")
-    except OverflowError as cause:
-        raise msgspec.ValidationError("`token_ids` holds an id outside 64 bits") from cause
+    packed = _packed_tokens(_first_of_pairs(tokens))
     return [packed[start : start + size] for start in range(0, len(tokens), size)]
 
 
@@ -328,3 +354,10 @@ def _first_of_pairs(tokens: list[int | list[int]]) -> list[int | list[int]] | li
     if list not in set(map(type, tokens)):
         return tokens
     return [token if isinstance(token, int) else token[0] if token else 0 for token in tokens]
+
+
+def _packed_tokens(tokens: Sequence[int | list[int]]) -> IntArray:
+    try:
+        return np.asarray(tokens, dtype="<i8")
+    except OverflowError as cause:
+        raise msgspec.ValidationError("`token_ids` holds an id outside 64 bits") from cause

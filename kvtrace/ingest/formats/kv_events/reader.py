@@ -9,7 +9,12 @@ import msgspec
 
 from kvtrace.ingest.contract import BlockEventRow, Guess, Head, ReadContext, Record
 from kvtrace.ingest.formats.kv_events.batches import Batch, parse_batch
-from kvtrace.ingest.formats.kv_events.events import EVENT_TYPES, EventReader, event_type
+from kvtrace.ingest.formats.kv_events.events import (
+    EVENT_TYPES,
+    EventReader,
+    event_type,
+    typed_event,
+)
 from kvtrace.ingest.formats.kv_events.keys import key_book
 from kvtrace.ingest.formats.kv_events.streams import StreamBook
 from kvtrace.units import NS_PER_S
@@ -54,16 +59,15 @@ class _KvEventsFile:
 
     def _take(self, batch: Batch, record: Record) -> list[BlockEventRow] | None:
         """Its rows; None if this batch was here before."""
-        for event in batch.events:
-            if event_type(event) is None:
-                raise msgspec.ValidationError("an event has no type")
+        events = [typed for raw in batch.events if (typed := typed_event(raw)) is not None]
         stream = self._streams.stream(batch.topic, batch.rank)
         arrival = stream.place(batch.number, batch.at_ns)
         if arrival == "replayed":
             return None
         self._unnumbered += batch.number is None
         self._first_ns = min(self._first_ns or batch.at_ns, batch.at_ns)
-        return self._events.rows(batch, record, stream.instance, restarted=arrival == "restart")
+        is_restart = arrival == "restart"
+        return self._events.rows(batch, events, record, stream.instance, restarted=is_restart)
 
     def finish(self) -> None:
         """Fill the clock and leave the notes."""
