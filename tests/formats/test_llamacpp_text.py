@@ -103,6 +103,22 @@ def test_responses_count_cached_and_processed_tokens() -> None:
     assert reading.ignored == {"other_program": 1}
 
 
+def test_a_streamed_response_is_one_request() -> None:
+    def chunk(request_id: str, predicted: int) -> bytes:
+        head = b'data: {"object":"chat.completion.chunk","id":"%s"' % request_id.encode()
+        return head + b',"timings":{"cache_n":9,"prompt_n":1,"predicted_n":%d}}\n' % predicted
+
+    pieces = [chunk("a", 1), chunk("b", 1), chunk("a", 2), chunk("b", 2), chunk("a", 3)]
+    native = b'data: {"stop":false,"timings":{"cache_n":9,"prompt_n":1,"predicted_n":1}}\n'
+    reading = read_bytes(LLAMA, b"".join(pieces) + native + native.replace(b"false", b"true"))
+    assert [(row.request_id, row.line, row.output_tokens) for row in reading.requests] == [
+        ("a", 1, 3),
+        ("b", 2, 2),
+        (None, 7, 1),
+    ]
+    assert reading.ignored == {"stream_chunk": 1}
+
+
 def test_damaged_lines_never_make_a_hit() -> None:
     reading = read("malformed.log")
     (row,) = reading.requests

@@ -104,7 +104,8 @@ class DynamoLog:
         self._emit = log.emit
         self._waiting: dict[int, _Waiting] = {}
         self._by_id: dict[str, int] = {}
-        self._aliases: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}  # the engine's id of a request → Dynamo's
+        self._engine_ids: dict[str, str] = {}  # the other way round
         self._rows = 0
         self._has_hits = self._has_estimates = False
         self._wordings: dict[str, None] = {}
@@ -207,10 +208,15 @@ class DynamoLog:
         ours, theirs = fields.get("request_id"), fields.get("trtllm_client_id")
         if ours and theirs and theirs != "None":
             if len(self._aliases) >= _MAX_WAITING:
-                del self._aliases[next(iter(self._aliases))]
-            self._aliases.pop(theirs, None)
-            self._aliases[theirs] = ours
+                self._drop_alias(next(iter(self._aliases)))
+            self._drop_alias(theirs)
+            self._aliases[theirs], self._engine_ids[ours] = ours, theirs
         self._tally.ignore("id_map")
+
+    def _drop_alias(self, theirs: str) -> None:
+        ours = self._aliases.pop(theirs, None)
+        if ours is not None and self._engine_ids.get(ours) == theirs:
+            del self._engine_ids[ours]
 
     def _decision(self, line: LogLine, message: str) -> None:
         selected = _SELECTED.fullmatch(message)
@@ -269,9 +275,8 @@ class DynamoLog:
 
     def _partner(self, ids: tuple[str, ...], *, is_kvbm: bool) -> _Waiting | None:
         """The waiting row of the other kind that one of the ids, or its engine's id, means."""
-        names = [*ids, *(self._aliases[name] for name in ids if name in self._aliases)]
-        if not is_kvbm:
-            names += [theirs for theirs, ours in self._aliases.items() if ours in ids]
+        mapped = self._aliases if is_kvbm else self._engine_ids
+        names = [*ids, *(mapped[name] for name in ids if name in mapped)]
         for name in names:
             found = self._waiting.get(self._by_id.get(name, -1))
             if found is not None and found.is_kvbm != is_kvbm:

@@ -144,7 +144,7 @@ class TrtllmLog:
         self._release(None)
         context = self._context
         context.engine = "tensorrt_llm"
-        context.evidence_grade = "L"
+        context.evidence_grade = "C"
         if self._top_rank:
             context.engine_facts["ranks"] = self._top_rank + 1
         if self._versions:
@@ -254,7 +254,7 @@ FORMATS: tuple[Format, ...] = (
     log_format(
         "trtllm_text",
         title="TensorRT-LLM iteration log",
-        best_grade="L",
+        best_grade="C",
         supplies=(
             "iteration_elapsed_s",
             "iteration_device_s",

@@ -38,7 +38,7 @@ FORMATS: tuple[Format, ...] = (
         versions="llama.cpp server 2024 to 2026 (sources and public issues)",
         prefixes=("none", "tracing", "formatted", "json"),
         open=LlamaCppLog,
-        enable_hint="on by default; --log-timestamps --log-prefix add a clock, and responses carry"
-        ' `timings` with {"timings_per_token": true}',
+        enable_hint="on by default; --log-timestamps --log-prefix add a clock; bodies of responses"
+        " carry `timings`, which a gateway can log",
     ),
 )

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.clocks import NO_TIME
-from kvtrace.ingest.contract import LogContext, LogLine, RequestRow, Tally
+from kvtrace.ingest.contract import LineTime, LogContext, LogLine, RequestRow, Tally
 from kvtrace.ingest.formats.llamacpp_text.lines import (
     DamagedEvent,
     ServerLine,
@@ -21,6 +21,8 @@ from kvtrace.ingest.textlog.fields import BadField, llm_of
 from kvtrace.units import NS_PER_S, NS_PER_US
 
 _MAX_SERVERS: Final = 256
+_MAX_STREAMS: Final = 4_096
+"""Streamed responses whose last piece is waited for."""
 _RESTART_NS: Final = NS_PER_S
 """A clock since the start that steps back by more belongs to another start of the process."""
 
@@ -43,6 +45,8 @@ class _Response(msgspec.Struct, gc=False):
     id: str | None = None
     model: str | None = None
     created: int | None = None
+    object: str | None = None
+    stop: bool | None = None
 
 
 _RESPONSE: Final = msgspec.json.Decoder(_Response)
@@ -59,6 +63,7 @@ class LlamaCppLog:
         self._builds: dict[str, None] = {}
         self._runs = itertools.count(1)
         self._clock: ClockKey | None = None
+        self._chunks: dict[str, tuple[RequestRow, LineTime]] = {}
         self._has_hits = False
 
     def take(self, line: LogLine) -> bool:
@@ -141,28 +146,49 @@ class LlamaCppLog:
         if '"timings":' not in text or '"predicted_n"' not in text:
             return False
         try:
-            row = _response_row(line, _RESPONSE.decode(text))
+            response = _RESPONSE.decode(text)
+            row = _response_row(line, response)
         except msgspec.ValidationError as bad:
             self._tally.reject(line.record, "invalid_field", str(bad))
             return True
         except (msgspec.DecodeError, RecursionError):
             self._tally.reject(line.record, "damaged_line", "a response that is not whole")
             return True
-        self._has_hits |= row.cached_tokens is not None
+        if response.stop is False:  # a piece of a stream without id: the last one counts all
+            self._tally.ignore("stream_chunk")
+            return True
         self._tally.use()
-        if line.time != NO_TIME:
-            row.arrived_at_ns = None
-            self._emit(row, line.time)
+        if row.request_id is not None and (response.object or "").endswith(".chunk"):
+            self._hold_chunk(row.request_id, row, line.time)
         else:
-            if row.arrived_at_ns is not None:
-                row.arrived_at_ns = self._own_time(("utc", 0), row.arrived_at_ns)
-            self._emit(row)
+            self._give_response(row, line.time)
         return True
+
+    def _hold_chunk(self, request_id: str, row: RequestRow, time: LineTime) -> None:
+        """Keep the last piece of a stream: with `timings_per_token` each one counts again."""
+        before = self._chunks.pop(request_id, None)
+        if before is not None:
+            row.offset, row.line = before[0].offset, before[0].line
+        elif len(self._chunks) >= _MAX_STREAMS:
+            self._give_response(*self._chunks.pop(next(iter(self._chunks))))
+        self._chunks[request_id] = (row, time)
+
+    def _give_response(self, row: RequestRow, time: LineTime) -> None:
+        self._has_hits |= row.cached_tokens is not None
+        if time != NO_TIME:
+            row.arrived_at_ns = None
+            self._emit(row, time)
+            return
+        if row.arrived_at_ns is not None:
+            row.arrived_at_ns = self._own_time(("utc", 0), row.arrived_at_ns)
+        self._emit(row)
 
     def finish(self) -> None:
         """Emit the tasks that are still open; say which clock the rows have."""
         for server in self._servers.values():
             server.restart()
+        for row, time in self._chunks.values():
+            self._give_response(row, time)
         context = self._context
         context.engine = "llamacpp"
         context.evidence_grade = "B" if self._has_hits else "L"
