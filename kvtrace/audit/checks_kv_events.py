@@ -37,7 +37,7 @@ def restored_tokens(evidence: Evidence) -> Hit | None:
     return Hit(
         severity="warning" if share >= RESTORED_SHARE.value else "info",
         confidence=_confidence(row, evidence),
-        message=_message(row, restored, computed, share),
+        message=_message(row, evidence, restored, computed),
         evidence=known_only(
             measured("computed_tokens", computed, "tokens", _SUMMARY),
             measured("restored_tokens", restored, "tokens", _SUMMARY),
@@ -56,7 +56,7 @@ def restored_tokens(evidence: Evidence) -> Hit | None:
     )
 
 
-def _message(row: Row, restored: int, computed: int, share: float) -> str:
+def _message(row: Row, evidence: Evidence, restored: int, computed: int) -> str:
     instances = counted(count(row, "instances") or 0, "instance")
     if not restored:
         return (
@@ -74,10 +74,30 @@ def _message(row: Row, restored: int, computed: int, share: float) -> str:
     parts = [f"{n:,} {where}" for name, where in places if (n := count(row, name))]
     return (
         f"KV events of {instances}: {restored:,} of {computed:,} computed tokens "
-        f"({percent(share)}) were computed again although the fleet had computed them before: "
-        f"{', '.join(parts)}. A pool of unlimited size and zero cost could have restored these in "
-        "this window, and no others that the events know of"
+        f"({percent(restored / computed)}) were computed again although the fleet had computed "
+        f"them before: {', '.join(parts)}. A pool of unlimited size and zero cost could have restored these in "
+        f"this window, and no others that the events know of. {_caveat(evidence)}"
     )
+
+
+def _caveat(evidence: Evidence) -> str:
+    """Stores in HBM that were no computation look the same."""
+    if _has_loads(evidence):
+        return (
+            "But these logs also show KV loaded into HBM, and engines announce loaded blocks as "
+            "stored: part of these tokens was not computed"
+        )
+    return (
+        "Blocks that a KV connector loads, or that a prefill instance hands over, are announced in "
+        "the same way: where one runs, part of these tokens was not computed"
+    )
+
+
+def _has_loads(evidence: Evidence) -> bool:
+    """Whether something below HBM, or another instance, filled HBM while the events were made."""
+    data = evidence.data
+    is_tiered = any(tokens for tier, tokens in data.cached_tiers.items() if tier != "device")
+    return is_tiered or data.transfers > 0
 
 
 def _confidence(row: Row, evidence: Evidence) -> Level:
@@ -85,7 +105,7 @@ def _confidence(row: Row, evidence: Evidence) -> Level:
     codes = {note.code for note in evidence.data.notes}
     codes |= {note.code for file in evidence.data.files for note in file.notes}
     span_s = number(row, "span_s")
-    if codes & _BROKEN:
+    if codes & _BROKEN or _has_loads(evidence):
         return "low"
     if codes & _PARTIAL or count(row, "blocks_without_tokens"):
         return "medium"

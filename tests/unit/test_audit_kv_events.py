@@ -80,3 +80,13 @@ def test_confidence_follows_the_capture(
     found = finding(*notes, **changes)
     assert found is not None
     assert found.confidence == confidence
+
+
+def test_where_kv_is_loaded_too_it_says_so() -> None:
+    queries = reuse_queries() | {"kv_events/restored_summary": query([SUMMARY])}
+    manifest = make_manifest()
+    manifest.totals.transfers = 3
+    record = build_audit(replace(make_input(queries=queries), manifest=manifest))
+    found = next(one for one in record.findings if one.id == "restored_tokens")
+    assert found.confidence == "low"
+    assert "these logs also show KV loaded into HBM" in found.message

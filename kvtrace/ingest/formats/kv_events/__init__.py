@@ -15,8 +15,8 @@ _NO_REQUESTS: Final = (
     " --export-metrics-to-file --export-metrics-to-file-dir DIR)"
 )
 _NO_HITS: Final = (
-    "a reused block makes no event: take hits from usage or counters (vLLM:"
-    " --enable-prompt-tokens-details, /metrics vllm:prefix_cache_hits)"
+    "usage with cached tokens in a gateway log (vLLM: --enable-prompt-tokens-details; SGLang:"
+    " --enable-cache-report): a reused block makes no event"
 )
 
 FORMATS: tuple[Format, ...] = (
@@ -50,7 +50,7 @@ FORMATS: tuple[Format, ...] = (
         best_grade="C",
         supplies=(*_COLUMNS, "parent_key", "from_medium", "kv_capacity_blocks"),
         missing={
-            "times of events": "events have a number only: store the time of each poll beside them",
+            "times of events": "TensorRT-LLM gives events a number only",
             "requests": "trtllm-serve with return_perf_metrics: true and GET /perf_metrics",
             "hit_ratio": "numReusedBlocks and numMissedBlocks of GET /metrics"
             " (enable_iter_perf_stats: true)",
