@@ -75,8 +75,9 @@ def _message(row: Row, evidence: Evidence, restored: int, computed: int) -> str:
     return (
         f"KV events of {instances}: {restored:,} of {computed:,} computed tokens "
         f"({percent(restored / computed)}) were computed again although the fleet had computed "
-        f"them before: {', '.join(parts)}. A pool of unlimited size and zero cost could have restored these in "
-        f"this window, and no others that the events know of. {_caveat(evidence)}"
+        f"them before: {', '.join(parts)}. A pool of unlimited size and zero cost could have "
+        "restored these in this window, and no others that the events know of. "
+        f"{_caveat(evidence)}"
     )
 
 

@@ -6,9 +6,9 @@
 -- order: one row
 -- note: computed: a block is stored in HBM (medium device) that this instance did not hold there:
 -- note: not moved there (change moved), not announced again while held, not the same block of a
--- note: further cache group. Prompts and answers both count. Computed again (restored tokens): computed, while events before it,
--- note: of any instance, say that it was stored. What was stored before the capture, or in lost
--- note: batches, is not known: a lower bound.
+-- note: further cache group. Prompts and answers both count. Computed again (restored tokens):
+-- note: computed, while events before it, of any instance, say that it was stored. What was stored
+-- note: before the capture, or in lost batches, is not known: a lower bound.
 -- note: A block that a connector loads (LMCache, Mooncake, NIXL), or that a prefill instance hands
 -- note: over, is announced as stored too, and counts as computed unless a tier below is seen to
 -- note: hold it: where one runs, restored tokens are an upper bound in this respect.
