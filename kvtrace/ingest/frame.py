@@ -10,13 +10,16 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import accumulate
 from typing import Final
 
 from kvtrace.ingest.contract import Framing, Record
-from kvtrace.units import MIB
+from kvtrace.ingest.jsonscan import JsonScanner
+from kvtrace.units import KIB, MIB
 
 MAX_RECORD_BYTES: Final = 16 * MIB
+_STRIPPED_BYTES: Final = 64 * KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +60,74 @@ def frame(chunks: Iterable[bytes], framing: Framing, counts: FrameCounts) -> Ite
 
 @dataclass(slots=True)
 class _Pending:
-    """The start of a record whose end has not been seen, or the length of one that is too long."""
+    """The start of a record whose end has not been seen, or the length of one that is too long.
+
+    A record is held once: a whole piece as it is, several in a buffer that is handed out itself.
+    """
 
     counts: FrameCounts
     offset: int = 0
     line: int = 1
     length: int = 0
-    pieces: list[bytes] = field(default_factory=list)
+    piece: bytes = b""
+    buffer: BytesIO | None = None
     hashed: hashlib.blake2b | None = None
 
     def add(self, piece: bytes) -> None:
         self.length += len(piece)
-        self.pieces.append(piece)
-        if self.hashed is None and self.length > self.counts.max_record_bytes:
+        if self.hashed is not None:
+            self.hashed.update(piece)
+        elif self.length > self.counts.max_record_bytes:
             self.hashed = self.counts.new_hash()
-        if self.hashed is not None:
-            for kept in self.pieces:
-                self.hashed.update(kept)
-            self.pieces.clear()
+            self.hashed.update(self._held())
+            self.hashed.update(piece)
+        elif self.buffer is not None:
+            self.buffer.write(piece)
+        elif self.piece:
+            self.buffer = BytesIO()
+            self.buffer.write(self.piece)
+            self.buffer.write(piece)
+            self.piece = b""
+        else:
+            self.piece = piece
 
-    def take(self) -> bytes | None:
-        """The finished record; None when it was too long, which is then counted."""
-        data = b"".join(self.pieces) if self.hashed is None else None
-        if self.hashed is not None:
+    def take(self, *, strip: bytes = b"") -> bytes | None:
+        """The finished record without the bytes of `strip` at its end.
+
+        None when it was too long, which is then counted.
+        """
+        data = None
+        if self.hashed is None:
+            if self.buffer is not None and strip:
+                _strip_end(self.buffer, strip)
+            data = self._held()
+            if strip and data[-1:] in strip:
+                data = data.rstrip(strip)
+        else:
             self.counts.too_long.append(
                 LongRecord(self.offset, self.line, self.length, self.hashed)
             )
-        self.pieces.clear()
         self.length, self.hashed = 0, None
         return data
+
+    def _held(self) -> bytes:
+        """What is held, no longer held here."""
+        data = self.piece if self.buffer is None else self.buffer.getvalue()
+        self.piece, self.buffer = b"", None
+        return data
+
+
+def _strip_end(buffer: BytesIO, strip: bytes) -> None:
+    """Take bytes of `strip` off the end without a copy of what is before them."""
+    size = buffer.tell()
+    while size:
+        start = max(size - _STRIPPED_BYTES, 0)
+        buffer.seek(start)
+        kept = len(buffer.read(size - start).rstrip(strip))
+        size = start + kept
+        if kept:
+            break
+    buffer.truncate(size)
 
 
 def _frame_lines(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[Record]:
@@ -211,90 +253,19 @@ def _leaves_open(data: bytes, *, is_open: bool) -> bool:
 
 _QUOTE_OPENS: Final = re.compile(rb'(?:\A|,)"')
 _QUOTED_REST: Final = re.compile(rb'(?:[^"]++|"")*+"')
-_BETWEEN: Final = re.compile(rb"[ \t\r\n,]*")
-_TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_FLAT_LIST: Final = rb'\[[^"{}\[\]]*+\]'
-_FLAT_OBJECT: Final = rb'\{(?:[^"{}\[\]]++|' + _TEXT + rb"|" + _FLAT_LIST + rb")*+\}"
-_STRUCTURE: Final = re.compile(
-    _TEXT + rb"|" + _FLAT_LIST + rb"|" + _FLAT_OBJECT + rb'|["{}\[\]]', re.DOTALL
-)
-"""A whole text, flat list or flat object if this chunk holds it whole, else one structural byte."""
-_IN_TEXT: Final = re.compile(rb'["\\]')
-_BARE_END_IN_ARRAY: Final = re.compile(rb"[,\]\n]")
-
-
-@dataclass(slots=True)
-class _JsonScanner:
-    """Where the scan stands between two chunks; finds where the current value ends."""
-
-    in_array: bool = False
-    in_value: bool = False
-    is_bare: bool = False
-    """A number, a name or junk: it ends at a comma, a bracket or a line end."""
-    depth: int = 0
-    in_text: bool = False
-    escaped: bool = False
-
-    def between(self, chunk: bytes, at: int) -> int:
-        """Past spaces, commas and brackets of a top-level array; may start a value."""
-        found = _BETWEEN.match(chunk, at)
-        at = found.end() if found else at
-        mark = chunk[at : at + 1]
-        if mark == b"[" and not self.in_array:
-            self.in_array = True
-            return at + 1
-        if mark == b"]" and self.in_array:
-            self.in_array = False
-            return at + 1
-        if mark:
-            self.in_value = True
-            self.is_bare = mark not in b'{["'
-            self.depth, self.in_text, self.escaped = 0, False, False
-        return at
-
-    def value_end(self, chunk: bytes, at: int) -> tuple[int, bool]:
-        """(position, whether the value ends there) in this chunk."""
-        if self.is_bare:
-            ends = _BARE_END_IN_ARRAY.search(chunk, at) if self.in_array else None
-            end = ends.start() if ends else chunk.find(b"\n", at)
-            return (len(chunk), False) if end < 0 else (end, True)
-        while at < len(chunk):
-            if self.escaped:
-                self.escaped = False
-                at += 1
-                continue
-            found = (_IN_TEXT if self.in_text else _STRUCTURE).search(chunk, at)
-            if found is None:
-                break
-            at = found.end()
-            if self._closes(found.group()):
-                return at, True
-        return len(chunk), False
-
-    def _closes(self, mark: bytes) -> bool:
-        """Take one structural byte, or one balanced piece, in; whether it ends the value."""
-        if len(mark) > 1:
-            return self.depth == 0
-        if mark == b"\\":
-            self.escaped = True
-            return False
-        if mark == b'"':
-            self.in_text = not self.in_text
-            return self.depth == 0 and not self.in_text
-        self.depth += 1 if mark in b"{[" else -1
-        return self.depth <= 0
+_JSON_GAP: Final = b" \t\r\n,"
 
 
 def _frame_json(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[Record]:
     """Values of a JSON stream: elements of top-level arrays, and whole values outside arrays."""
-    scanner = _JsonScanner()
+    scanner = JsonScanner()
     pending = _Pending(counts)
     start, line = 0, 1
     for chunk in chunks:
         at = 0
         while at < len(chunk):
             before = at
-            if not scanner.in_value:
+            if scanner.value is None:
                 at = scanner.between(chunk, at)
                 line += chunk.count(b"\n", before, at)
                 pending.offset, pending.line = start + at, line
@@ -303,15 +274,13 @@ def _frame_json(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[Record
             pending.add(chunk[before:at])
             line += chunk.count(b"\n", before, at)
             if is_done:
-                scanner.in_value = False
-                yield from _json_record(pending, counts, terminated=True)
+                scanner.value = None
+                data = pending.take(strip=_JSON_GAP)
+                if data is not None:
+                    counts.delivered += 1
+                    yield Record(pending.offset, pending.line, data)
         start += len(chunk)
-    if scanner.in_value:
-        yield from _json_record(pending, counts, terminated=False)
-
-
-def _json_record(pending: _Pending, counts: FrameCounts, *, terminated: bool) -> Iterator[Record]:
-    data = pending.take()
+    data = pending.take(strip=_JSON_GAP) if scanner.value is not None else None
     if data is not None:
         counts.delivered += 1
-        yield Record(pending.offset, pending.line, data.rstrip(), terminated=terminated)
+        yield Record(pending.offset, pending.line, data, terminated=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
 
 import pytest
 
@@ -136,3 +137,53 @@ def test_deep_nesting_is_linear_and_bounded() -> None:
     depth = 100_000
     records, _counts = framed(b"[" * depth + b"]" * depth, "json")
     assert [len(record.data) for record in records] == [2 * depth - 2]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'[{"a": "\\"}", "b\\\\": [1, {"c": "]"}]}, [[["x"]]],\n 7, "a", "b]"'
+        b', {}] tail "{\n{"z": 1}',
+        b'"one" "two\\"" {"a": 1}\n"cut',
+        b'[abc {"a": 1}, }], [] [[1]] {"deep": ' + b"[" * 40 + b'"]"' + b"]" * 40 + b"}\n",
+        b'{"a": \\"x}\\" }\n{[}]\\\\',
+    ],
+)
+def test_chunks_of_json_change_nothing(data: bytes, size: int) -> None:
+    assert framed(data, "json", size=size)[0] == framed(data, "json")[0]
+
+
+def test_values_are_found_whatever_is_nested_in_them() -> None:
+    deep = b"[" * 40 + b'{"a": "]}\\\\"}' + b"]" * 40
+    assert texts(b"[" + deep + b', {"b": "\\"}"}]', "json") == [deep, b'{"b": "\\"}"}']
+
+
+def test_texts_and_bare_values_that_follow_each_other_are_one_record() -> None:
+    assert texts(b'["a", "b]", {"c": 1}, 1, 2\n 3]', "json") == [
+        b'"a", "b]"',
+        b'{"c": 1}',
+        b"1, 2",
+        b"3",
+    ]
+    # one record of junk, not a million
+    assert [len(text) for text in texts(b'"' * 2_000_000, "json")] == [2_000_000]
+    assert [len(text) for text in texts(b"[" * 2_000_000, "json")] == [1_999_999]
+
+
+def test_a_large_json_record_is_held_once() -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b'{"a": "'
+        for _ in range(32):
+            yield b"x" * (1 << 20)
+        yield b'"}  \n'
+
+    counts = FrameCounts(max_record_bytes=1 << 30)
+    tracemalloc.start()
+    try:
+        (record,) = frame(chunks(), "json", counts)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(record.data) == (32 << 20) + 9
+    assert peak < 1.3 * len(record.data)
