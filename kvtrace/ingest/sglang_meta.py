@@ -178,7 +178,7 @@ def storage_waits(
                     started_at_ns=None,
                     direction="load",
                     path=path,
-                    moved_bytes=None if bytes_per_token is None else tokens * bytes_per_token,
+                    moved_bytes=_bytes_of(tokens, bytes_per_token),
                     moved_tokens=tokens,
                     duration_ns=wait_ns,
                     ranks=None,
@@ -187,3 +187,8 @@ def storage_waits(
     if flags:
         row.flags = (*row.flags, *flags)
     return moves
+
+
+def _bytes_of(tokens: int, bytes_per_token: int | None) -> int | None:
+    moved_bytes = 0 if bytes_per_token is None else tokens * bytes_per_token
+    return moved_bytes if 0 < moved_bytes <= INT64_MAX else None

@@ -25,6 +25,8 @@ from kvtrace.ingest.formats.sglang_text.timestats import HalfKind, TimeStats
 
 _MAX_WAITING: Final = 16_384
 """Requests that wait for their other lines; after as many without any, none waits any more."""
+ARRIVAL_FROM_END: Final = "arrival_from_end"
+"""Flag of an arrival that is the stamp of the end minus the time to the last token."""
 _MAX_OPEN: Final = 262_144
 
 
@@ -223,8 +225,9 @@ def fill_from_halves(row: RequestRow, halves: list[_Half]) -> None:
     if row.e2e_ns is None and last.kind != "prefill" and entered_at_ns is not None:
         ended_at_ns = last.ended_at_ns
         row.e2e_ns = None if ended_at_ns is None else max(0, ended_at_ns - entered_at_ns)
-    if row.arrived_at_ns is None:
+    if row.arrived_at_ns is None and entered_at_ns is not None:
         row.arrived_at_ns = entered_at_ns
+        row.flags = tuple(flag for flag in row.flags if flag != ARRIVAL_FROM_END)
     if any((half.attempts or 1) > 1 for half in stats):
         flags.append("retracted")
     if last.kind == "prefill":

@@ -27,7 +27,12 @@ from kvtrace.ingest.formats.sglang_text.batches import (
     parse_batch,
     to_metrics,
 )
-from kvtrace.ingest.formats.sglang_text.book import Received, RequestBook, event_time
+from kvtrace.ingest.formats.sglang_text.book import (
+    ARRIVAL_FROM_END,
+    Received,
+    RequestBook,
+    event_time,
+)
 from kvtrace.ingest.formats.sglang_text.chunks import ChunkWatch
 from kvtrace.ingest.formats.sglang_text.ranks import Ranks, Speakers, parse_ranks
 from kvtrace.ingest.formats.sglang_text.requests import (
@@ -56,6 +61,9 @@ _INNER_PREFIX = re.compile(
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?((?: [A-Z]{2,4}\d{1,5}){0,6})\] "
 )
 _CUT_PREFIX = re.compile(r"\[\d{4}-[\d :.-]{1,20}[A-Z\d ]{0,30}\]?")
+_CUT_EVENT = re.compile(
+    r'\{"timestamp": ?"[0-9:T. -]{0,40}(?:", ?"?[a-z]{0,5}"?(?:: ?"?[a-z.]{0,30}"?)?)?'
+)
 _HEALTH_CHECK: Final = "HEALTH_CHECK"
 _MAX_SPLICED_CHARS: Final = 4_000
 _MAX_ANCHORS: Final = 256
@@ -80,6 +88,7 @@ class SglangLog:
         self._version = VersionEvidence()
         self._facts = EngineFacts()
         self._speakers = Speakers()
+        self._capacity_speakers = Speakers()
         self._chunks = ChunkWatch()
         self._book = RequestBook(log.emit, log.clock)
         self._field_counts: dict[str, int] = {}
@@ -194,10 +203,11 @@ class SglangLog:
         if found.is_restart:
             self._book.restart()
             self._speakers.restart()
+            self._capacity_speakers.restart()
             self._chunks.restart()
         llm = self._facts.facts.get("llm")
         self._book.llm = llm if isinstance(llm, str) else None
-        if found.metrics:
+        if found.metrics and self._capacity_speakers.speaks(ranks):
             self._sample(line, ranks, list(found.metrics))
         return True
 
@@ -283,7 +293,7 @@ class SglangLog:
             return opened.time
         if row.arrived_at_ns is not None or row.e2e_ns is None:
             return None
-        row.flags = (*row.flags, "arrival_from_end")
+        row.flags = (*row.flags, ARRIVAL_FROM_END)
         return _earlier(end, row.e2e_ns)
 
     def _anchor(
@@ -379,6 +389,8 @@ def _is_cut_start(line: LogLine) -> bool:
     """Whether the line ends inside the start of a known message, or inside the prefix before it."""
     if line.prefix == "bracketed":
         return line.message != "" and any(start.startswith(line.message) for start in _STARTS)
+    if line.prefix == "json":
+        return _CUT_EVENT.fullmatch(line.message[:160]) is not None
     return line.prefix == "none" and _CUT_PREFIX.fullmatch(line.message[:80]) is not None
 
 

@@ -216,7 +216,7 @@ def _finished(message: str, start: int) -> RequestEvent:
         if ", out={" in message or not message.endswith((")", "None")):
             raise DamagedRequest("meta_info")
         raise IgnoredRequest("finish_without_counts")
-    if not message.endswith("}}"):
+    if not message.endswith("}"):
         raise DamagedRequest("end of meta_info")
     meta = _OUTPUT.decode(repr_to_json("{" + message[at:])).meta_info
     event = RequestEvent("finished", None, meta=meta)

@@ -152,16 +152,20 @@ class EngineFacts:
         The sizes are printed in GB and counted in GiB. Ranks of compressed (MLA) KV hold copies,
         so only a single rank says what a token takes.
         """
-        engines = {ranks.engine for ranks in self._rank_bytes}
-        first = min(engines, key=str, default=None)
+        first = min((ranks.engine for ranks in self._rank_bytes), key=str, default=None)
         sizes = [size for ranks, size in self._rank_bytes.items() if ranks.engine == first]
-        stated = self.facts.get("tensor_parallel", 1)
-        width = stated if isinstance(stated, int) and not self.facts.get("data_parallel") else 1
-        if not sizes or (not self._is_split and len(sizes) > 1):
+        if len(sizes) > 1:
+            return round(sum(sizes)) if self._is_split else None
+        width = self._stated("tensor_parallel")
+        if not sizes or self._stated("pipeline_parallel") > 1:
             return None
-        if len(sizes) == 1 and width > 1:
-            return round(sizes[0] * width) if self._is_split else None
-        return round(sum(sizes))
+        if width > 1 and (not self._is_split or self._stated("data_parallel") > 1):
+            return None
+        return round(sizes[0] * width)
+
+    def _stated(self, fact: str) -> int:
+        value = self.facts.get(fact)
+        return value if isinstance(value, int) else 1
 
     def fill(self, context: ReadContext) -> None:
         """Write the facts into the context."""

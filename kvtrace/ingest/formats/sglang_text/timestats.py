@@ -32,7 +32,8 @@ _BOOTSTRAP_SUM = re.compile(
 _FIELD = re.compile(r"(#?[a-z_]{1,40})=(-?[0-9]{1,15}(?:\.[0-9]{1,9})?)( ?(?:ms|GB/s|MB))?")
 _MAX_CHARS: Final = 4_000
 _FIRST_EPOCH_S: Final = 1_000_000_000
-"""Earlier "entry times" are of a clock that starts with the process, or not set."""
+_LAST_EPOCH_S: Final = 5_000_000_000
+"""Other "entry times" are of a clock that starts with the process, or not set."""
 _MAX_DURATION_MS: Final = 1_000_000_000
 """Longer ones (11 days) are a difference to a time that was not set."""
 
@@ -160,7 +161,7 @@ def _duration_ns(name: str, number: Decimal, flags: list[str]) -> int | None:
 def _entry_ns(fields: dict[str, tuple[Decimal, str]]) -> int | None:
     for name in ("entry_time", "start_time", "start"):
         found = fields.get(name)
-        if found is not None and _FIRST_EPOCH_S <= found[0] < 10 * _FIRST_EPOCH_S:
+        if found is not None and _FIRST_EPOCH_S <= found[0] < _LAST_EPOCH_S:
             return int(found[0] * NS_PER_S)
     return None
 
@@ -168,4 +169,5 @@ def _entry_ns(fields: dict[str, tuple[Decimal, str]]) -> int | None:
 def _transfer_bytes(fields: dict[str, tuple[Decimal, str]]) -> int | None:
     """Bytes of a move printed in MB of 10^6 bytes; 0 is what is printed where it is not known."""
     found = fields.get("transfer_total")
-    return None if found is None or found[0] <= 0 else int(found[0] * MB)
+    moved_bytes = 0 if found is None else int(found[0] * MB)
+    return moved_bytes if 0 < moved_bytes <= MAX_COUNT else None
