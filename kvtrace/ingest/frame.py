@@ -51,11 +51,7 @@ class FrameCounts:
 
 def frame(chunks: Iterable[bytes], framing: Framing, counts: FrameCounts) -> Iterator[Record]:
     """The records of a stream in file order."""
-    if framing == "lines":
-        return _frame_lines(chunks, counts)
-    if framing == "csv":
-        return _frame_csv(chunks, counts)
-    return _frame_json(chunks, counts)
+    return _FRAMERS[framing](chunks, counts)
 
 
 @dataclass(slots=True)
@@ -284,3 +280,83 @@ def _frame_json(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[Record
     if data is not None:
         counts.delivered += 1
         yield Record(pending.offset, pending.line, data, terminated=False)
+
+
+def _frame_document(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[Record]:
+    """The whole stream as one record; nothing of an empty one."""
+    pending = _Pending(counts)
+    for chunk in chunks:
+        pending.add(chunk)
+    if not pending.length:
+        return
+    data = pending.take()
+    if data is not None and data.isspace():
+        counts.blank += 1
+    elif data is not None:
+        counts.delivered += 1
+        yield Record(0, 1, data)
+
+
+def _frame_frames(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[Record]:
+    """Frames of a 4-byte big-endian length and as many bytes; `line` is the frame's number from 1.
+
+    The offset is that of the length. A frame of no bytes is blank; the last one may be cut, in its
+    bytes or in its length.
+    """
+    pending = _Pending(counts)
+    head = b""
+    missing = 0
+    """Bytes of the frame that are still to come; counted once its length is whole."""
+    for chunk in chunks:
+        at = 0
+        while at < len(chunk):
+            if len(head) < _LENGTH_BYTES:
+                piece = chunk[at : at + _LENGTH_BYTES - len(head)]
+                head += piece
+                at += len(piece)
+                if len(head) < _LENGTH_BYTES:
+                    continue
+                missing = int.from_bytes(head, "big")
+            piece = chunk[at : at + missing]
+            pending.add(piece)
+            at += len(piece)
+            missing -= len(piece)
+            if missing:
+                continue
+            size = _LENGTH_BYTES + pending.length
+            yield from _whole_frame(pending, counts)
+            pending.offset += size
+            pending.line += 1
+            head = b""
+    if head:
+        if len(head) < _LENGTH_BYTES:
+            pending.add(head)
+        yield from _cut_frame(pending, counts)
+
+
+def _whole_frame(pending: _Pending, counts: FrameCounts) -> Iterator[Record]:
+    data = pending.take()
+    if data is None:
+        return
+    if data:
+        counts.delivered += 1
+        yield Record(pending.offset, pending.line, data)
+    else:
+        counts.blank += 1
+
+
+def _cut_frame(pending: _Pending, counts: FrameCounts) -> Iterator[Record]:
+    data = pending.take()
+    if data is not None:
+        counts.delivered += 1
+        yield Record(pending.offset, pending.line, data, terminated=False)
+
+
+_LENGTH_BYTES: Final = 4
+_FRAMERS: Final[dict[Framing, Callable[[Iterable[bytes], FrameCounts], Iterator[Record]]]] = {
+    "lines": _frame_lines,
+    "csv": _frame_csv,
+    "json": _frame_json,
+    "frames": _frame_frames,
+    "document": _frame_document,
+}

@@ -187,3 +187,50 @@ def test_a_large_json_record_is_held_once() -> None:
         tracemalloc.stop()
     assert len(record.data) == (32 << 20) + 9
     assert peak < 1.3 * len(record.data)
+
+
+def test_a_document_is_one_record_whatever_is_in_it() -> None:
+    data = b"\x80\x04line\n\nline\x00"
+    records, counts = framed(data, "document", size=3)
+    assert records == [Record(0, 1, data)]
+    assert counts.rows_in == 1
+    assert framed(b"", "document")[1].rows_in == 0
+    assert framed(b" \n", "document")[1].blank == 1
+    records, counts = framed(data, "document", size=2, limit=8)
+    assert records == []
+    assert [(long.offset, long.byte_length) for long in counts.too_long] == [(0, len(data))]
+
+
+def frames(*payloads: bytes) -> bytes:
+    return b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
+def test_frames_carry_their_number_and_the_offset_of_their_length(size: int) -> None:
+    records, counts = framed(frames(b"ab", b"", b"c\n\nd"), "frames", size=size)
+    assert records == [Record(0, 1, b"ab"), Record(10, 3, b"c\n\nd")]  # 6 bytes, then 4
+    assert (counts.delivered, counts.blank, counts.rows_in) == (2, 1, 3)
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("cut", "rest"), [(1, b"c\n\n"), (3, b"c"), (4, b""), (5, b"\0\0\0"), (7, b"\0")]
+)
+def test_a_cut_last_frame_is_unterminated(size: int, cut: int, rest: bytes) -> None:
+    records, counts = framed(frames(b"ab", b"c\n\nd")[:-cut], "frames", size=size)
+    assert records == [Record(0, 1, b"ab"), Record(6, 2, rest, terminated=False)]
+    assert counts.rows_in == 2
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_a_long_frame_is_counted_and_the_next_one_is_read(size: int) -> None:
+    records, counts = framed(frames(b"x" * 50, b"ok"), "frames", size=size, limit=10)
+    assert records == [Record(54, 2, b"ok")]
+    assert [(long.offset, long.line, long.byte_length) for long in counts.too_long] == [(0, 1, 50)]
+    assert counts.rows_in == 2
+
+
+def test_a_length_past_the_end_of_the_file_costs_no_memory() -> None:
+    records, counts = framed(b"\xff\xff\xff\xff" + b"x" * 30, "frames", limit=10)
+    assert (records, counts.rows_in) == ([], 1)
+    assert framed(b"", "frames")[1].rows_in == 0
