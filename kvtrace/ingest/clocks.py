@@ -22,6 +22,9 @@ from kvtrace.units import NS_PER_S, NS_PER_US
 INT64_MAX: Final = (1 << 63) - 1
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _S_PER_DAY: Final = 86_400
+_FIRST_YEAR: Final = 1678
+_LAST_YEAR: Final = 2261
+"""First and last whole years whose nanoseconds from the epoch fit 64 bits."""
 _SECOND = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _SECOND_CHARS: Final = len("2024-05-12T00:00:00")
 _ISO_REST = re.compile(r"(?:[.,](\d{1,12}))? ?(?:([Zz])|([+-])(\d\d):?(\d\d)?)?")
@@ -38,7 +41,12 @@ class IsoTime(NamedTuple):
 
 
 def civil_ns(year: int, month: int, day: int, second_of_day: int) -> int | None:
-    """Nanoseconds from the epoch to a date of the Gregorian calendar; None if there is no such."""
+    """Nanoseconds from the epoch to a date of the Gregorian calendar; None if there is no such.
+
+    Years whose nanoseconds do not fit 64 bits are none either.
+    """
+    if not _FIRST_YEAR <= year <= _LAST_YEAR:
+        return None
     try:
         days = date(year, month, day).toordinal() - _EPOCH_ORDINAL
     except ValueError:
@@ -246,9 +254,7 @@ class FileClock:
         zone = _zone_words(context.tz, offset_ns)
         is_placed = context.tz is not None or offset_ns is not None
         context.clock = "utc" if is_placed else "naive"
-        context.clock_resolution_ns = (
-            self._yearless_step if use.yearless else self._naive_step
-        )
+        context.clock_resolution_ns = self._yearless_step if use.yearless else self._naive_step
         context.clock_reason = f"{why}; {zone}" if use.yearless else f"full dates; {zone}"
         if not is_placed:
             context.note("naive_clock", "The log's clock has no zone; it is taken as UTC (--tz).")

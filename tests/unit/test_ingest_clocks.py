@@ -61,6 +61,14 @@ def test_iso_agrees_with_the_standard_library(moment: datetime, minutes: int) ->
     assert found.ns == (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1_000
 
 
+def test_years_that_do_not_fit_64_bits_are_no_time() -> None:
+    for year in ("0001", "0728", "1677", "2262", "9999"):
+        assert parse_iso(f"{year}-07-29 00:00:03") is None
+    last = parse_iso("2261-12-31 23:59:59.999999999")
+    assert last is not None
+    assert last.ns < 2**63
+
+
 def test_decimal_seconds_are_exact() -> None:
     assert seconds_to_ns(Decimal("1787267980.0827403")) == 1_787_267_980_082_740_300
     assert seconds_to_ns(Decimal("27536.660701067")) == 27_536_660_701_067

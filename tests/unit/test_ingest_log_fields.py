@@ -93,6 +93,9 @@ def test_stamps_move_back_unless_their_day_would_change() -> None:
     time = LineTime(100, 200, 301, 50, 1)
     assert earlier(time, 40) == LineTime(60, 160, 301, 10, 1)
     assert earlier(time, 60) == LineTime(40, 140, None, 0, 1)
+    assert earlier(LineTime(-(2**62), 0, None, 0, 0), 2**62 + 2**62) == LineTime(
+        None, None, None, 0, 0
+    )  # -2^63 is no time
 
 
 def test_a_path_is_no_name_of_a_model() -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.clocks import seconds_to_ns
+from kvtrace.ingest.clocks import INT64_MAX, seconds_to_ns
 from kvtrace.ingest.contract import LineTime
 from kvtrace.ingest.limits import MAX_COUNT
 from kvtrace.units import NS_PER_MS, NS_PER_S, NS_PER_US, S_PER_HOUR
@@ -169,9 +169,16 @@ def earlier(time: LineTime, ns: int) -> LineTime:
     """The stamps of a line moved back; one without year is dropped if its day would change."""
     is_same_day = time.month_day is not None and time.time_ns >= ns
     return LineTime(
-        None if time.instant_ns is None else time.instant_ns - ns,
-        None if time.naive_ns is None else time.naive_ns - ns,
+        _moved(time.instant_ns, ns),
+        _moved(time.naive_ns, ns),
         time.month_day if is_same_day else None,
         time.time_ns - ns if is_same_day else 0,
         time.wraps,
     )
+
+
+def _moved(stamp_ns: int | None, ns: int) -> int | None:
+    """The stamp moved back; None if it is unknown, or no 64 bits hold what comes out."""
+    if stamp_ns is None or stamp_ns - ns < -INT64_MAX:
+        return None
+    return stamp_ns - ns
