@@ -21,6 +21,7 @@ _MODULES: Final = (
     "lmcache_text",
     "mooncake_store",
     "lmcache_hashes",
+    "lmcache_trace",
     "sglang_request_metrics",
     "trtllm_request_metrics",
     "trtllm_stats",
