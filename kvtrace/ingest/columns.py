@@ -73,6 +73,11 @@ class FileRows:
         tables = (self.requests, self.samples, self.transfers, self.block_events)
         return not all(table.is_empty() for table in tables)
 
+    def forget_blocks(self) -> None:
+        """Drop the block keys: the reader found, when it had read all, that they mislead."""
+        self.block_request_keys = self.block_counts = np.empty(0, dtype=np.int64)
+        self.block_keys = np.empty(0, dtype=np.uint64)
+
 
 Resolver = Callable[[LineTime], int | None]
 """From the stamps of a log line to its time in ns."""

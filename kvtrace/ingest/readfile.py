@@ -192,6 +192,8 @@ class FileReader:
     ) -> FileRead:
         collector, clock = collectors[part.format.name], router.clock_of(part)
         rows = collector.finish(clock.own, line_clock=clock.lines, resolve=clock.resolve)
+        if part.context.found_block_size_tokens is None:
+            rows.forget_blocks()  # rows leave before it is known whether enough have blocks
         _note_implausible(read.entry, collector)
         return FileRead(read.entry, part.format, part.context, rows)
 
