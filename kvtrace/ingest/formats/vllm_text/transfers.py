@@ -27,7 +27,9 @@ _START: Final = "KV Transfer metrics: "
 _MAX_CHARS: Final = 20_000
 _NUMBER: Final = r"-?\d{1,24}(?:\.\d{1,24})?(?:e[+-]?\d{1,3})?|nan|-?inf"
 _FIELD = re.compile(rf"([A-Za-z][\w:. ()/-]{{0,80}})=({_NUMBER}|\{{[^{{}}]*+\}})(?:, |\.?$)")
-_OTHER_FIELD = re.compile(r"[A-Za-z][\w:. ()/-]{0,80}=[^,{}]{0,200}(?:, |$)")
+_OTHER_FIELD = re.compile(
+    r"([A-Za-z][\w:. ()/-]{0,80})=(?:[^,{}\[\]]{0,200}(?:, |$)|[{\[].*[}\]]$)"
+)
 _NESTED = re.compile(
     rf"'([^'\\{{}}]{{1,80}})': (?:np\.float64\()?({_NUMBER})\)?(?:, |$)"  # numpy 2 prints its type
 )
@@ -72,6 +74,11 @@ _FAILURES: Final = (
     # key, metric, unit
     ("Num failed transfers", "failed_kv_transfers", "transfers"),
     ("Num KV expired reqs", "kv_expired_requests", "requests"),
+)
+_KNOWN_KEYS: Final = _WHOLE_NIXL.union(
+    (key for key, _, _ in _FAILURES),
+    (offload.bytes_key for offload in _OFFLOADS),
+    (offload.seconds_key for offload in _OFFLOADS),
 )
 
 
@@ -133,7 +140,7 @@ def _fields(body: str) -> tuple[Numbers, list[tuple[str | None, Numbers]]]:
         match = _FIELD.match(body, at)
         if match is None:
             match = _OTHER_FIELD.match(body, at)
-            if match is None:
+            if match is None or match[1] in _KNOWN_KEYS:
                 raise DamagedMessage("KV transfer metrics")
         elif match[2][0] == "{":
             nested.append((match[1], _nested(match[2])))
