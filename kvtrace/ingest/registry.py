@@ -25,7 +25,7 @@ _MODULES: Final = (
     "sglang_request_metrics",
     "trtllm_request_metrics",
     "trtllm_stats",
-    "vllm_otel",
+    "otlp_genai",
     "vllm_bench",
     "sglang_bench",
     "nim_response",

@@ -113,28 +113,13 @@ def test_trtllm_request_perf_metrics(shared_dir: Path) -> None:
     assert (move.request_id, move.moved_bytes, move.duration_ns) == ("42", 1_048_576, 4 * MS)
 
 
-def test_vllm_otel_spans(shared_dir: Path) -> None:
+def test_otlp_genai_spans(shared_dir: Path) -> None:
     name = "vllm-otel-spans.json"
-    (row,) = read_shared(shared_dir / "log_excerpts", name, "vllm_otel").requests
+    (row,) = read_shared(shared_dir / "log_excerpts", name, "otlp_genai").requests
     assert (row.request_id, row.arrived_at_ns) == ("chatcmpl-77aa", 1_763_629_200 * S)
     assert (row.prompt_tokens, row.output_tokens, row.cached_tokens) == (4096, 128, None)
     assert (row.ttft_ns, row.queue_ns) == (800 * MS, 200 * MS)
     assert (row.prefill_ns, row.e2e_ns) == (600 * MS, 3_500 * MS)
-
-
-def test_vllm_spans_beside_those_of_others(shared_dir: Path) -> None:
-    data = decoded(shared_dir / "trace_excerpts" / "otlp_vllm_and_genai.jsonl")
-    entry = format_named("vllm_otel")
-    assert entry is not None
-    reading = read_bytes(entry, data)
-    rows = reading.requests
-    assert [row.prompt_tokens for row in rows] == [2048, 333]
-    assert [row.output_tokens for row in rows] == [120, 40]
-    assert [row.queue_ns for row in rows] == [2 * MS, 500 * MS]
-    assert [row.ttft_ns for row in rows] == [310 * MS, 800 * MS]
-    assert [row.e2e_ns for row in rows] == [2_500 * MS, 1_000 * MS]
-    assert rows[0].arrived_at_ns == 1_772_438_400 * S
-    assert reading.ignored == {"no_vllm_span": 1}
 
 
 def test_vllm_bench_detailed(shared_dir: Path) -> None:

@@ -1,0 +1,234 @@
+"""Spans of model calls in OTLP JSON, as the OpenTelemetry collector's file exporter writes them.
+
+A line (or the whole file) is one export request with any number of spans; 64-bit integers are JSON
+strings there, ids hex. Whose spans they are does not matter: vLLM's `llm_request`, gateways and
+agents that follow the GenAI conventions stand in one file, often around each other (`spans`). Spans
+of other kinds, attributes of resources and texts are passed over. Tempo's `batches` are the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, Row
+from kvtrace.ingest.jsonfields import Ignored, decode_json, json_record_rows, keys_of
+from kvtrace.ingest.spans.calls import CALL_COLUMNS, VLLM_SPAN, CallReader, Span
+from kvtrace.ingest.spans.nesting import CallBook
+from kvtrace.units import MIB
+
+_ERROR_CODES: Final = (2, "2", "STATUS_CODE_ERROR")
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+_MARKS: Final = ("gen_ai.", "llm.request.type", "llm.token_count.")
+"""Starts of attribute names that only calls of models have."""
+
+
+class _Value(msgspec.Struct, gc=False):
+    string: object = msgspec.field(default=None, name="stringValue")
+    integer: object = msgspec.field(default=None, name="intValue")
+    double: object = msgspec.field(default=None, name="doubleValue")
+    boolean: object = msgspec.field(default=None, name="boolValue")
+
+
+class _Attribute(msgspec.Struct, gc=False):
+    key: str = ""
+    value: _Value | None = None
+
+
+class _Status(msgspec.Struct, gc=False):
+    code: int | str | None = None
+
+
+class _Span(msgspec.Struct, gc=False):
+    name: str = ""
+    trace_id: str = msgspec.field(default="", name="traceId")
+    span_id: str = msgspec.field(default="", name="spanId")
+    parent_id: str | None = msgspec.field(default=None, name="parentSpanId")
+    start: int | None = msgspec.field(default=None, name="startTimeUnixNano")
+    end: int | None = msgspec.field(default=None, name="endTimeUnixNano")
+    attributes: list[_Attribute] | None = None
+    status: _Status | None = None
+
+
+class _Scope(msgspec.Struct, gc=False):
+    spans: list[_Span] | None = None
+
+
+class _Resource(msgspec.Struct, gc=False):
+    scopes: list[_Scope] | None = msgspec.field(default=None, name="scopeSpans")
+    old_scopes: list[_Scope] | None = msgspec.field(
+        default=None, name="instrumentationLibrarySpans"
+    )
+
+
+class _Export(msgspec.Struct, gc=False):
+    resources: list[_Resource] | None = msgspec.field(default=None, name="resourceSpans")
+    batches: list[_Resource] | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Export, strict=False)
+
+
+class _SpanFile:
+    def __init__(self, context: ReadContext) -> None:
+        self.calls = CallReader(context)
+        self.book = CallBook()
+
+    def rows(self, record: Record) -> list[Row] | Ignored:
+        """The calls that can go out after this export.
+
+        Raises:
+            msgspec.DecodeError: not JSON, or not the shape of an export.
+        """
+        export = decode_json(_DECODER, record.data)
+        resources = export.batches if export.resources is None else export.resources
+        if resources is None:
+            raise msgspec.ValidationError("no `resourceSpans`")
+        has_call = False
+        for resource in resources:
+            for scope in (*(resource.scopes or ()), *(resource.old_scopes or ())):
+                for found in scope.spans or ():
+                    span = _span(found)
+                    row = self.calls.row(record, span)
+                    self.book.add(span, row)
+                    has_call = has_call or row is not None
+        return list(self.book.released()) if has_call else Ignored("no_model_call")
+
+
+def _span(found: _Span) -> Span:
+    return Span(
+        name=found.name,
+        trace_id=found.trace_id,
+        span_id=found.span_id,
+        parent_id=found.parent_id or "",
+        start_ns=found.start,
+        end_ns=found.end,
+        is_error=found.status is not None and found.status.code in _ERROR_CODES,
+        attributes={
+            item.key: _plain(item.value)
+            for item in found.attributes or ()
+            if item.value is not None
+        },
+    )
+
+
+def _plain(value: _Value) -> object:
+    """The value as JSON would have it: an integer is no text."""
+    whole = value.integer
+    if isinstance(whole, str) and _INTEGER.fullmatch(whole):
+        whole = int(whole)
+    kinds = (value.double, whole, value.string, value.boolean)
+    return next((kind for kind in kinds if kind is not None), None)
+
+
+def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
+    file = _SpanFile(context)
+    yield from json_record_rows(records, context.tally, file.rows)
+    yield from file.book.rest()
+    file.calls.describe("startTimeUnixNano", resolution_ns=1)
+    file.book.describe(context)
+
+
+def _guess(head: Head) -> Guess | None:
+    """Whether calls of models are in the head, be it whole exports or the start of a long one."""
+    exports = [item for item in head.json_objects if _resources(item)]
+    ours = sum(map(_has_call, exports))
+    if ours and 2 * len(exports) >= len(head.json_objects):
+        return Guess(
+            0.6 + 0.38 * len(exports) / len(head.json_objects),
+            f"{ours} of {len(exports)} OTLP exports have spans of model calls",
+        )
+    start = head.text[:256]
+    is_long = '"resourceSpans"' in start or ('"batches"' in start and '"scopeSpans"' in head.text)
+    names = (f'"{VLLM_SPAN}"', *(f'"{mark}' for mark in _MARKS))
+    if not head.json_objects and is_long and any(name in head.text for name in names):
+        return Guess(0.9, "a long OTLP export with spans of model calls")
+    if exports:
+        return Guess(
+            0.2,
+            "OTLP exports of spans, but none at the start of the file has attributes of a model"
+            " call (gen_ai.*)",
+        )
+    return None
+
+
+def _resources(item: dict[str, object]) -> list[dict[str, object]]:
+    return _listed(item.get("resourceSpans")) or [
+        batch for batch in _listed(item.get("batches")) if "scopeSpans" in batch
+    ]
+
+
+def _has_call(item: dict[str, object]) -> bool:
+    for resource in _resources(item):
+        for name in ("scopeSpans", "instrumentationLibrarySpans"):
+            for scope in _listed(resource.get(name)):
+                if any(_is_marked(span) for span in _listed(scope.get("spans"))):
+                    return True
+    return False
+
+
+def _is_marked(span: dict[str, object]) -> bool:
+    keys = (str(item.get("key")) for item in _listed(span.get("attributes")))
+    return span.get("name") == VLLM_SPAN or any(key.startswith(_MARKS) for key in keys)
+
+
+def _listed(value: object) -> list[dict[str, object]]:
+    """The objects of a JSON array; none of anything else."""
+    return [item for item in value if keys_of(item)] if isinstance(value, list) else []
+
+
+def _is_document(head: Head) -> bool:
+    """Whether the first export spans several lines."""
+    return len(head.lines) > 1 and not head.lines[0].rstrip().endswith("}")
+
+
+def _sniff_lines(head: Head) -> Guess | None:
+    return None if _is_document(head) else _guess(head)
+
+
+def _sniff_document(head: Head) -> Guess | None:
+    return _guess(head) if _is_document(head) else None
+
+
+_LINES: Final = Format(
+    name="otlp_genai",
+    title="Spans of model calls (OTLP JSON, an export a line): vLLM and OpenTelemetry GenAI",
+    framing="lines",
+    best_grade="B",
+    supplies=CALL_COLUMNS,
+    missing={
+        "reuse": "block hashes; vLLM: --kv-events-config"
+        ' \'{"enable_kv_cache_events":true,"publisher":"zmq"}\' with a subscriber that writes a'
+        " file",
+        "cached_tokens": "vLLM's spans have none: its usage in a gateway's log"
+        " (--enable-prompt-tokens-details); other callers: an instrumentation that writes"
+        " gen_ai.usage.cache_read.input_tokens",
+        "queue": "vLLM's own spans (--otlp-traces-endpoint); callers do not see the queue",
+        "ttft": "vLLM's own spans, or gen_ai.response.time_to_first_chunk of the caller",
+        "sessions": "gen_ai.conversation.id on the caller's spans",
+        "hit_ratio": "/metrics of the engine, scraped over the same time",
+    },
+    versions="vLLM 0.6 to 0.33 tracing (SpanAttributes), V0 and V1; OpenTelemetry GenAI conventions"
+    " up to 0.66b2 with the older token names; OpenLLMetry, OpenInference; collector file exporter,"
+    " Tempo",
+    sniff=_sniff_lines,
+    read=_read,
+    enable_hint="vllm serve --otlp-traces-endpoint grpc://COLLECTOR:4317 (callers:"
+    " OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental), and in the collector the exporter"
+    " `file: {path: spans.json, format: json}` of a traces pipeline without sampling",
+    max_record_bytes=128 * MIB,
+)
+FORMATS: tuple[Format, ...] = (
+    _LINES,
+    replace(
+        _LINES,
+        name="otlp_genai_document",
+        title="Spans of model calls (OTLP JSON, one document over many lines)",
+        framing="json",
+        sniff=_sniff_document,
+    ),
+)

@@ -1,0 +1,242 @@
+"""Which spans are calls of a language model, and the request that each of them describes.
+
+Attributes read from the sources of vLLM 0.6 to 0.33 (`SpanAttributes`: span `llm_request`, times in
+seconds since arrival), the OpenTelemetry GenAI conventions up to 0.66b2 with their older names,
+OpenLLMetry (`llm.request.type`, `cache_read_input_tokens`) and OpenInference (`llm.token_count.*`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kvtrace.ingest.clocks import INT64_MAX
+from kvtrace.ingest.contract import ReadContext, Record, RequestRow
+from kvtrace.ingest.jsonfields import between_ns, flag_lengths, mean_per_token_ns
+from kvtrace.ingest.spans.attributes import Attributes
+from kvtrace.schema.manifest import Status
+
+VLLM_SPAN: Final = "llm_request"
+CALL_COLUMNS: Final = (
+    "request_id",
+    "session_id",
+    "tenant",
+    "llm",
+    "request_type",
+    "arrived_at_ns",
+    "prompt_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "output_tokens",
+    "queue_ns",
+    "prefill_ns",
+    "ttft_ns",
+    "tpot_ns",
+    "e2e_ns",
+    "status",
+)
+"""The columns that spans can fill."""
+_LATENCY: Final = "gen_ai.latency."
+_V0_NAMES: Final = (f"{_LATENCY}time_in_scheduler", f"{_LATENCY}time_in_model_forward")
+_OPERATION: Final = ("gen_ai.operation.name", "llm.request.type")
+_CALLS: Final = frozenset({"chat", "completion", "text_completion", "generate_content"})
+"""Operations that run a prefill; agents, tools, embeddings and re-ranking do not."""
+_PROMPT: Final = (
+    "gen_ai.usage.input_tokens",
+    "gen_ai.usage.prompt_tokens",
+    "llm.token_count.prompt",
+    "llm.usage.prompt_tokens",
+)
+_OUTPUT: Final = (
+    "gen_ai.usage.output_tokens",
+    "gen_ai.usage.completion_tokens",
+    "llm.token_count.completion",
+    "llm.usage.completion_tokens",
+)
+_TOTAL: Final = (
+    "gen_ai.usage.total_tokens",
+    "llm.token_count.total",
+    "llm.usage.total_tokens",
+)
+_READ: Final = (
+    "gen_ai.usage.cache_read.input_tokens",
+    "gen_ai.usage.cache_read_input_tokens",
+    "llm.token_count.prompt_details.cache_read",
+)
+_WRITTEN: Final = (
+    "gen_ai.usage.cache_creation.input_tokens",
+    "gen_ai.usage.cache_creation_input_tokens",
+    "llm.token_count.prompt_details.cache_write",
+)
+_SESSION: Final = (
+    "gen_ai.conversation.id",
+    "session.id",
+    "traceloop.association.properties.session_id",
+)
+_INVALID_FLAG: Final = "invalid_attribute"
+_ASSUMED_FLAG: Final = "cache_semantics_assumed"
+_CANCELLED: Final = ("cancel", "499")
+
+
+@dataclass(slots=True)
+class Span:
+    """One span, whatever wrote it down. Attributes of its resource are not in it."""
+
+    name: str
+    trace_id: str
+    span_id: str
+    parent_id: str
+    start_ns: int | None
+    end_ns: int | None
+    is_error: bool
+    attributes: Mapping[str, object] = field(default_factory=dict)
+
+
+class CallReader:
+    """Turns the spans of one file into requests, and remembers what they say of the file."""
+
+    def __init__(self, context: ReadContext) -> None:
+        self._context = context
+        self._has_start = self._has_vllm = self._has_v0 = self._has_cached = False
+
+    def row(self, record: Record, span: Span) -> RequestRow | None:
+        """The request of a span; None if it is no call of a language model."""
+        told = Attributes(span.attributes)
+        if not _is_call(span, told):
+            return None
+        flags: list[str] = []
+        row = RequestRow(
+            offset=record.offset,
+            line=record.line,
+            request_id=told.text("gen_ai.request.id", "gen_ai.response.id"),
+            session_id=told.text(*_SESSION),
+            tenant=told.text("enduser.id", "user.id"),
+            llm=told.text("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
+            request_type=told.text(*_OPERATION),
+            arrived_at_ns=self._start(span),
+            output_tokens=told.count(*_OUTPUT),
+            status=_status(span, told),
+        )
+        self._fill_prompt(row, told, flags)
+        if span.name == VLLM_SPAN or told.has_any(f"{_LATENCY}e2e", f"{_LATENCY}time_in_queue"):
+            self._has_vllm = True
+            self._has_v0 = self._has_v0 or told.has_any(*_V0_NAMES)
+            _fill_engine_times(row, span, told, flags)
+        else:
+            _fill_client_times(row, span, told, flags)
+        if told.is_odd:
+            flags.append(_INVALID_FLAG)
+        row.flags = tuple(flags)
+        flag_lengths(row)
+        return row
+
+    def _start(self, span: Span) -> int | None:
+        if span.start_ns is None or not 0 < span.start_ns <= INT64_MAX:
+            return None
+        self._has_start = True
+        return span.start_ns
+
+    def _fill_prompt(self, row: RequestRow, told: Attributes, flags: list[str]) -> None:
+        """The inclusive prompt and what of it came from a cache.
+
+        Formula: prompt = input, or input + read + written where input leaves those out.
+        """
+        given, total = told.count(*_PROMPT), told.count(*_TOTAL)
+        row.cached_tokens, row.cache_write_tokens = told.count(*_READ), told.count(*_WRITTEN)
+        row.prompt_tokens = given
+        self._has_cached = self._has_cached or row.cached_tokens is not None
+        apart = (row.cached_tokens or 0) + (row.cache_write_tokens or 0)
+        if given is None or not apart:
+            return
+        settled = _includes_cache(given, apart, row.output_tokens, total)
+        if settled is False:
+            row.prompt_tokens = given + apart
+        elif settled is None:
+            flags.append(_ASSUMED_FLAG)
+            self._context.note(
+                _ASSUMED_FLAG,
+                "Spans with cached tokens do not settle whether input_tokens include them; they"
+                " are taken as included, as the GenAI conventions demand since January 2026."
+                " Older instrumentations may leave them out: prompts are then too short.",
+            )
+
+    def describe(self, start_name: str, *, resolution_ns: int) -> None:
+        """Write down clock, engine and grade."""
+        context = self._context
+        if self._has_start:
+            context.clock, context.clock_resolution_ns = "utc", resolution_ns
+            context.clock_reason = f"{start_name} is epoch time"
+        if self._has_vllm:
+            context.engine = "vllm"
+        if self._has_v0:
+            context.engine_version = "V0"
+            context.engine_version_reason = "spans have time_in_scheduler or time_in_model_forward"
+        if not self._has_cached:
+            context.evidence_grade = "L"
+
+
+def _is_call(span: Span, told: Attributes) -> bool:
+    if span.name == VLLM_SPAN:
+        return True
+    kind = told.text("openinference.span.kind")
+    if kind is not None:
+        return kind.upper() == "LLM"
+    operation = told.text(*_OPERATION)
+    if operation is not None:
+        return operation.lower() in _CALLS
+    return told.has_any(*_PROMPT, *_OUTPUT, f"{_LATENCY}e2e")
+
+
+def _includes_cache(given: int, apart: int, output: int | None, total: int | None) -> bool | None:
+    """Whether the input count holds the cached and written tokens; None: the span leaves it open.
+
+    `apart` > 0 are the tokens read from and written to the cache.
+    """
+    if apart > given:
+        return False
+    if total is not None and output is not None:
+        if total - output == given:
+            return True
+        if total - output == given + apart:
+            return False
+    return None
+
+
+def _status(span: Span, told: Attributes) -> Status:
+    kind = told.text("error.type")
+    if kind is not None and any(word in kind.lower() for word in _CANCELLED):
+        return "cancelled"
+    return "error" if span.is_error or kind is not None else "ok"
+
+
+def _fill_engine_times(row: RequestRow, span: Span, told: Attributes, flags: list[str]) -> None:
+    """Times as vLLM measured them; where it did not, from others or the ends of the span.
+
+    Formula: prefill = ttft - queue (V0); tpot = decode / (output - 1) of a single sequence.
+    """
+    row.queue_ns = told.seconds_ns(f"{_LATENCY}time_in_queue")
+    row.ttft_ns = told.seconds_ns(f"{_LATENCY}time_to_first_token")
+    row.ttft_from = None if row.ttft_ns is None else "arrival"
+    row.e2e_ns = told.seconds_ns(f"{_LATENCY}e2e")
+    if row.e2e_ns is None:
+        row.e2e_ns = between_ns(row.arrived_at_ns, span.end_ns or None, flags)
+    row.prefill_ns = told.seconds_ns(f"{_LATENCY}time_in_model_prefill")
+    if row.prefill_ns is None:
+        row.prefill_ns = between_ns(row.queue_ns, row.ttft_ns, flags)
+    decode_ns = told.seconds_ns(f"{_LATENCY}time_in_model_decode")
+    if decode_ns is None:
+        decode_ns = between_ns(row.ttft_ns, row.e2e_ns, flags)
+    sequences = told.count("gen_ai.usage.num_sequences", "gen_ai.request.n")
+    if sequences in (None, 1):
+        row.tpot_ns = mean_per_token_ns(decode_ns, row.output_tokens)
+
+
+def _fill_client_times(row: RequestRow, span: Span, told: Attributes, flags: list[str]) -> None:
+    """Times that the caller saw: the first chunk, and the whole span."""
+    row.ttft_ns = told.seconds_ns("gen_ai.response.time_to_first_chunk")
+    row.ttft_from = None if row.ttft_ns is None else "client"
+    row.e2e_ns = between_ns(row.arrived_at_ns, span.end_ns or None, flags)
+    if told.count("gen_ai.request.choice.count") in (None, 1):
+        decode_ns = between_ns(row.ttft_ns, row.e2e_ns, flags)
+        row.tpot_ns = mean_per_token_ns(decode_ns, row.output_tokens)

@@ -1,0 +1,170 @@
+"""Calls that stand in each other: an agent's span around a gateway's around the engine's is one.
+
+The innermost span of a call counts; what only the outer ones know is added to it. Spans come in any
+order, mostly the inner ones first, so a bounded number of calls is held back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from kvtrace.ingest.contract import ReadContext, RequestRow
+from kvtrace.ingest.spans.calls import Span
+
+_HELD_CALLS: Final = 100_000
+_KNOWN_SPANS: Final = 500_000
+_MAX_DEPTH: Final = 64
+_MOST_INSIDE: Final = 1_000
+"""Calls that wait for one span; the others stand for themselves."""
+_FROM_OUTER: Final = ("request_id", "session_id", "tenant", "llm", "request_type")
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    row: RequestRow
+    key: int | None
+    inner: int = 0
+    """Calls right inside it."""
+    outer: _Call | None = None
+    waits_for: int | None = None
+    """The span around it that has not been seen."""
+
+
+@dataclass(slots=True)
+class CallBook:
+    """The calls of one file on their way out, in file order."""
+
+    _held: deque[_Call] = field(default_factory=deque)
+    _calls: dict[int, _Call] = field(default_factory=dict)
+    _parents: dict[int, int | None] = field(default_factory=dict)
+    _waiting: dict[int, list[_Call]] = field(default_factory=dict)
+    merged: int = 0
+    repeated: int = 0
+
+    def add(self, span: Span, row: RequestRow | None) -> None:
+        """Take a span, with its request if it is a call."""
+        key = _key(span.trace_id, span.span_id)
+        if key is not None and key in self._parents:
+            self.repeated += row is not None  # exporters send again what was not confirmed
+            return
+        call = None if row is None else _Call(row, key)
+        parent = _key(span.trace_id, span.parent_id)
+        if key is not None:
+            self._remember(key, parent)
+        inner = [] if key is None else self._waiting.pop(key, [])
+        if call is None:
+            for waiting in inner:
+                self._place(waiting, parent)
+            return
+        for waiting in inner:
+            _put_inside(waiting, call)
+        self._held.append(call)
+        if key is not None:
+            self._calls[key] = call
+        self._place(call, parent)
+
+    def _remember(self, key: int, parent: int | None) -> None:
+        self._parents[key] = parent
+        if len(self._parents) > _KNOWN_SPANS:
+            del self._parents[next(iter(self._parents))]
+
+    def _place(self, call: _Call, around: int | None) -> None:
+        """Find the nearest call around this one, or wait for a span that is not there yet."""
+        call.waits_for = None
+        for _ in range(_MAX_DEPTH):
+            if around is None or around == call.key:
+                return
+            if around in self._calls:
+                _put_inside(call, self._calls[around])
+                return
+            if around not in self._parents:
+                waiting = self._waiting.setdefault(around, [])
+                if len(waiting) < _MOST_INSIDE:
+                    call.waits_for = around
+                    waiting.append(call)
+                return
+            around = self._parents[around]
+
+    def released(self) -> Iterator[RequestRow]:
+        """The rows that are held no longer."""
+        while len(self._held) > _HELD_CALLS:
+            yield from self._let_go()
+
+    def rest(self) -> Iterator[RequestRow]:
+        """The rows still held; no more will come."""
+        while self._held:
+            yield from self._let_go()
+
+    def _let_go(self) -> Iterator[RequestRow]:
+        call = self._held.popleft()
+        if call.key is not None:
+            self._calls.pop(call.key, None)
+        if call.waits_for is not None:
+            self._waiting.pop(call.waits_for, None)
+        if call.inner:
+            self.merged += 1
+            return
+        _fill_from_outer(call)
+        yield call.row
+
+    def describe(self, context: ReadContext) -> None:
+        """Say what was put together."""
+        if self.merged:
+            context.note(
+                "nested_calls_merged",
+                f"{self.merged:,} spans of calls hold another call (agent, gateway, engine): the"
+                " innermost counts, with what only the outer ones know.",
+            )
+        if self.repeated:
+            context.note(
+                "repeated_spans", f"{self.repeated:,} spans stand in the file twice; one counts."
+            )
+
+
+def _key(trace_id: str, span_id: str) -> int | None:
+    return hash((trace_id, span_id)) if span_id else None
+
+
+def _put_inside(call: _Call, outer: _Call) -> None:
+    around: _Call | None = outer
+    for _ in range(_MAX_DEPTH):
+        if around is None:
+            call.outer = outer
+            outer.inner += 1
+            return
+        if around is call:
+            return  # spans that hold each other
+        around = around.outer
+
+
+def _fill_from_outer(call: _Call) -> None:
+    """What an outer call knows of this one, if it is the only one in it."""
+    row, outer = call.row, call.outer
+    for _ in range(_MAX_DEPTH):
+        if outer is None:
+            return
+        for name in _FROM_OUTER if outer.inner == 1 else ("session_id", "tenant"):
+            if getattr(row, name) is None:
+                setattr(row, name, getattr(outer.row, name))
+        if outer.inner > 1:
+            return
+        _fill_counts(row, outer.row)
+        outer = outer.outer
+
+
+def _fill_counts(row: RequestRow, outer: RequestRow) -> None:
+    """Tokens and the first token, where they can be of the same call."""
+    if row.prompt_tokens is None:
+        row.prompt_tokens = outer.prompt_tokens
+    if row.prompt_tokens == outer.prompt_tokens and row.cached_tokens is None:
+        row.cached_tokens = outer.cached_tokens
+        row.cache_write_tokens = outer.cache_write_tokens
+        row.flags = tuple(dict.fromkeys((*row.flags, *outer.flags)))
+    if row.output_tokens is None:
+        row.output_tokens = outer.output_tokens
+    longest = row.e2e_ns if row.e2e_ns is not None else outer.e2e_ns
+    if row.ttft_ns is None and outer.ttft_ns is not None and outer.ttft_ns <= (longest or 0):
+        row.ttft_ns, row.ttft_from = outer.ttft_ns, outer.ttft_from
