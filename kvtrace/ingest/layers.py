@@ -32,6 +32,7 @@ _SRUN = re.compile(r"\d{1,5}: (?=\S)")
 _PROCESS = re.compile(
     r"\(([A-Za-z][\w.:/-]{0,120})(?: rank=\d+)? pid=\d+(?:, ip=[0-9A-Fa-f.:]{2,45})?\) ?"
 )
+_PROCESS_NAME = re.compile(r"[A-Za-z][\w.:/-]{0,120}")
 _KSERVE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3}) \d+ kserve\.trace ")
 _RAY_TAIL = re.compile(r" \[repeated \d+x across cluster\].{0,400}", re.DOTALL)
 _PROGRESS = re.compile(r"[^'\"\\]{0,300}?\d(?:it|s|B)/(?:it|s)[^\]'\"\\]{0,60}\]")
@@ -211,6 +212,9 @@ def _peel_formatter(line: PeeledLine) -> None:
         line.instant = line.instant or parsed
     else:
         line.naive = parsed
+    name, number = document.get("processName"), document.get("process")
+    if isinstance(name, str) and isinstance(number, int) and _PROCESS_NAME.fullmatch(name):
+        line.process, line.writer = name, f"{name} pid={number}"
     line.document = line.text
     line.text, line.is_formatted = message.rstrip("\r\n"), True
 

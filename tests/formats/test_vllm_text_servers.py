@@ -214,6 +214,24 @@ def test_lines_that_a_flag_leaves_out(
     assert ends(read(*lines)) == rows
 
 
+@pytest.mark.parametrize("key", ["message", "msg", "event", "log"])
+@pytest.mark.parametrize("stamp", ["asctime", "timestamp", "time", "ts"])
+def test_a_json_formatter_with_other_keys(key: str, stamp: str) -> None:
+    lines = [
+        f'{{"{stamp}": "2026-11-20 09:00:1{second},500", "processName": "MainProcess",'
+        f' "process": {pid}, "{key}": "{message}"}}'
+        for second, pid, message in [
+            (0, 1, RECEIVED.format("a")),
+            (1, 2, RECEIVED.format("a")),
+            (2, 1, "Added request a-0000000a."),
+            (4, 1, "Aborted request(s) a-0000000a."),
+        ]
+    ]
+    reading = read_bytes(VLLM, ("\n".join(lines) + "\n").encode())
+    assert ends(reading) == [("a", "cancelled", 4_000_000_000), ("a", "open", None)]
+    assert reading.context.clock_resolution_ns == 1_000_000
+
+
 class _Clock:
     def elapsed_ns(self, start: LineTime, end: LineTime) -> int | None:
         return end.time_ns - start.time_ns

@@ -86,6 +86,13 @@ def test_json_formatter_gives_message_and_date() -> None:
     assert line.naive.resolution_ns == 1_000_000
 
 
+def test_json_formatter_names_its_process() -> None:
+    known, unknown = '"processName": "EngineCore_DP0", "process": 7', '"process": "x"'
+    (first, second), _ = peel_all(f'{{{known}, "message": "m"}}', f'{{{unknown}, "message": "m"}}')
+    assert (first.process, first.writer) == ("EngineCore_DP0", "EngineCore_DP0 pid=7")
+    assert (second.process, second.writer) == (None, None)
+
+
 def test_json_that_is_no_log_line_stays() -> None:
     (line,), _ = peel_all('{"model": "m", "n": 1}')
     assert line.text == '{"model": "m", "n": 1}'

@@ -90,8 +90,8 @@ class VllmLog:
                 self._tally.ignore("other_engine_line")
         if line.prefix == "vllm":
             self._version.saw("bracket_prefix" if line.label == "bracket" else "plain_prefix")
-        if line.process is not None and _is_vllm_process(line.process):
-            self._version.saw("process_prefix")
+            if line.process is not None and _is_vllm_process(line.process):
+                self._version.saw("process_prefix")
         if self._version.changes != self._known_evidence:
             self._known_evidence = self._version.changes
             self._samples.release_known()

@@ -75,5 +75,5 @@ class ServerBooks:
 
 @functools.lru_cache(maxsize=1024)
 def is_api_server(process: str | None) -> bool:
-    """Whether this process takes requests: `APIServer`, `ApiServer_0`."""
-    return process is not None and process.lower().startswith("apiserver")
+    """Whether this process takes requests: `APIServer`, `ApiServer_0`; to JSON `MainProcess`."""
+    return process is not None and process.lower().startswith(("apiserver", "mainprocess"))
