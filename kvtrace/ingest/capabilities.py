@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kvtrace.ingest.columns import FileRows
-from kvtrace.schema.metrics import HIT_METRICS
+from kvtrace.schema.metrics import HIT_METRICS, LINK_METRICS
 
 
 class Capability(NamedTuple):
@@ -34,6 +34,9 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "e2e": Capability("duration of a request", ("e2e_ns",)),
     "moves": Capability("what moving KV really cost", ()),
     "hit_ratio": Capability("hit ratio over time", ()),
+    "observation_times": Capability("when the observations were made", ()),
+    "links": Capability("bytes on PCIe, NVLink and network ports", ()),
+    "production": Capability("production traffic (this is a benchmark)", ()),
     "block_events": Capability("what the cache stored and removed", ()),
 }
 """The keys of `Format.missing`."""
@@ -58,6 +61,11 @@ def answered(rows: Iterable[FileRows]) -> set[str]:
             found.add("moves")
         if part.samples["metric"].is_in(HIT_METRICS).any():
             found.add("hit_ratio")
+        if part.samples["metric"].is_in(LINK_METRICS).any():
+            found.add("links")
+        observed = (part.samples["observed_at_ns"], part.block_events["observed_at_ns"])
+        if any(times.null_count() < len(times) for times in observed):
+            found.add("observation_times")
         if not part.block_events.is_empty():
             found.add("block_events")
     return found

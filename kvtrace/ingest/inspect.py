@@ -84,14 +84,13 @@ def _inspection(reads: list[FileRead]) -> Inspection:
     formats = [read.format for read in reads if read.format is not None]
     rows = [read.rows for read in reads if read.rows is not None]
     missing = _missing(formats, answered(rows))
-    others = [found.name for found in formats[1:]]
     grades = [grade_of(read) for read in reads if read.rows is not None and read.rows.holds_rows]
     order = [grade for grade in _ORDER if grade in grades]
     return Inspection(
         path=entry.path,
         format=entry.format,
         confidence=round(first.confidence, 3),
-        why=entry.format_reason + (f"; also lines of {', '.join(others)}" if others else ""),
+        why=entry.format_reason,
         evidence_grade=order[0] if order else None,
         supplies=_supplied(reads),
         missing=list(missing),

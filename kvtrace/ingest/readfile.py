@@ -181,6 +181,7 @@ class FileReader:
             context = self._context(read.file, read.tally)
             return [FileRead(read.entry, recognised, context, rows)]
         read.entry.format = parts[0].format.name
+        read.entry.format_reason = _reason(parts)
         return reads
 
     def _log_part(
@@ -196,6 +197,14 @@ class FileReader:
             rows.forget_blocks()  # rows leave before it is known whether enough have blocks
         _note_implausible(read.entry, collector)
         return FileRead(read.entry, part.format, part.context, rows)
+
+
+def _reason(parts: list[LogPart]) -> str:
+    """Why a log was read as it was: whose lines it holds."""
+    first, *others = parts
+    also = ", ".join(f"{part.format.name} ({part.used:,})" for part in others)
+    said = f"{first.lines:,} lines are its own, {first.used:,} with data"
+    return f"{said}; also lines of {also}" if also else said
 
 
 @dataclass(frozen=True, slots=True)

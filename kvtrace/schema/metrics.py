@@ -48,7 +48,9 @@ _ROWS: Final = (
     MetricName("swapped_requests", "requests", "requests swapped out to the host"),
     MetricName("deferred_requests", "requests", "waiting requests that were deferred"),
     MetricName("preemptions", "requests", "requests preempted"),
-    MetricName("retracted_requests", "requests", "requests taken out of the batch and waiting again"),
+    MetricName(
+        "retracted_requests", "requests", "requests taken out of the batch and waiting again"
+    ),
     MetricName("bootstrap_requests", "requests", "waiting for the other half of a hand-off"),
     MetricName("transferring_requests", "requests", "whose KV is being handed off"),
     MetricName("preallocated_requests", "requests", "with room reserved for KV to be handed off"),
@@ -68,7 +70,9 @@ _ROWS: Final = (
     MetricName("kv_capacity_tokens", "tokens", "tokens that HBM can hold KV for"),
     MetricName("kv_capacity_blocks", "blocks", "KV blocks of HBM"),
     MetricName("kv_memory_bytes", "bytes", "HBM of one rank left for KV"),
-    MetricName("max_concurrency", "requests", "requests of the longest length whose KV fits in HBM"),
+    MetricName(
+        "max_concurrency", "requests", "requests of the longest length whose KV fits in HBM"
+    ),
     MetricName("kv_evicted_tokens", "tokens", "tokens whose KV was evicted from HBM"),
     MetricName("host_kv_used_tokens", "tokens", "tokens that KV is held for in host DRAM"),
     MetricName("host_kv_capacity_tokens", "tokens", "tokens that host DRAM can hold KV for"),
@@ -164,3 +168,14 @@ METRICS: Final[dict[str, MetricName]] = {row.name: row for row in _ROWS}
 """By name. A format that needs another one adds a row here."""
 HIT_METRICS: Final = ("prefix_hit_ratio", "external_prefix_hit_ratio", "prompt_hit_ratio")
 """Metrics that say how much of the prompts a cache caught: grade C where nothing better is."""
+LINK_METRICS: Final = (
+    "pcie_tx_bytes",
+    "pcie_rx_bytes",
+    "nvlink_tx_bytes",
+    "nvlink_rx_bytes",
+    "nic_tx_bytes",
+    "nic_rx_bytes",
+    "rdma_tx_bytes",
+    "rdma_rx_bytes",
+)
+"""Metrics of bytes that crossed a link."""

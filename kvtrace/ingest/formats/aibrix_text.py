@@ -155,10 +155,10 @@ FORMATS: tuple[Format, ...] = (
             "status",
         ),
         missing={
-            "cached tokens of a request": "the engine's own log; with vLLM"
+            "cached_tokens": "the engine's own log; with vLLM"
             " --enable-prompt-tokens-details the usage of each response has them",
-            "reuse at other capacities": "KV events of the engines (--kv-events-config)",
-            "TTFT and queue time": "the engines' metrics or traces (--otlp-traces-endpoint)",
+            "reuse": "KV events of the engines (--kv-events-config)",
+            "ttft": "the engines' metrics or traces (--otlp-traces-endpoint)",
         },
         versions="AIBrix 0.3 to 0.5 (sources)",
         prefixes=("glog",),

@@ -265,11 +265,11 @@ FORMATS: tuple[Format, ...] = (
             "block_keys",
         ),
         missing={
-            "which tier a hit came from": "the KVBM lines of the same workers (on by default with"
+            "tier_split": "the KVBM lines of the same workers (on by default with"
             " KVBM: `request set to finish: cached_gpu_tokens: …`)",
-            "time and bytes of KV moves": "KVBM metrics (DYN_KVBM_METRICS=true); the trace has"
+            "moves": "KVBM metrics (DYN_KVBM_METRICS=true); the trace has"
             " only an estimate of the hand-off",
-            "cached tokens and latency of every request": "agent or session headers on the"
+            "cached_tokens": "agent or session headers on the"
             " requests; without them a row may hold only lengths and hashes",
         },
         versions="Dynamo 1.0 to 1.6, dynamo.request.trace.v1 (request trace module of the"

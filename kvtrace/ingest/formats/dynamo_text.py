@@ -381,11 +381,10 @@ FORMATS: tuple[Format, ...] = (
             "router_overlap_blocks",
         ),
         missing={
-            "reuse at other capacities": "block hashes: DYN_REQUEST_TRACE=1 (format"
-            " dynamo_request_trace)",
-            "queue and prefill time": "DYN_REQUEST_TRACE=1",
-            "lengths and times of a request": "DYN_LOGGING_JSONL=true on the frontend (1.1 on)",
-            "time that loads took": "KVBM metrics: DYN_KVBM_METRICS=true, scraped by Prometheus",
+            "reuse": "block hashes: DYN_REQUEST_TRACE=1 (format dynamo_request_trace)",
+            "queue": "DYN_REQUEST_TRACE=1",
+            "output_tokens": "DYN_LOGGING_JSONL=true on the frontend (1.1 on)",
+            "moves": "KVBM metrics: DYN_KVBM_METRICS=true, scraped by Prometheus",
         },
         versions="Dynamo 0.4 to 1.6 (sources and public issues); completion fields approximate",
         prefixes=("tracing", "formatted"),

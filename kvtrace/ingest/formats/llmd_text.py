@@ -43,9 +43,8 @@ FORMATS: tuple[Format, ...] = (
         best_grade="L",
         supplies=(),
         missing={
-            "requests, lengths, cached tokens": "the log of the engines behind it: vLLM"
-            " --enable-log-requests",
-            "reuse at other capacities": "the KV events that feed its prefix cache scorer: vLLM"
+            "requests": "the log of the engines behind it: vLLM --enable-log-requests",
+            "reuse": "the KV events that feed its prefix cache scorer: vLLM"
             ' --kv-events-config \'{"enable_kv_cache_events": true, "publisher": "zmq"}\'',
         },
         versions="Gateway API inference extension 0.3 to 1.0, llm-d router (public excerpts)",

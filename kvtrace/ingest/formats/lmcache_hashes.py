@@ -245,11 +245,11 @@ FORMATS: tuple[Format, ...] = (
         best_grade="A",
         supplies=("request_id", "llm", "arrived_at_ns", "prompt_tokens", "block_keys"),
         missing={
-            "prompt tokens of chunk_hashes files": "the multiprocess server's lookup trace"
+            "prompt_tokens": "the multiprocess server's lookup trace"
             " (lmcache server --lookup-hash-log-dir DIR), which has seq_len",
-            "observed hits and tiers": "LMCache's log at INFO (`Reqid: …, LMCache hit tokens: …`)",
-            "latency and output tokens": "the engine's own log (vLLM: --otlp-traces-endpoint)",
-            "time and bytes of KV moves": "LMCache's log at INFO (`Retrieved … cost … ms`)",
+            "cached_tokens": "LMCache's log at INFO (`Reqid: …, LMCache hit tokens: …`)",
+            "ttft": "the engine's own log (vLLM: --otlp-traces-endpoint)",
+            "moves": "LMCache's log at INFO (`Retrieved … cost … ms`)",
         },
         versions="LMCache 0.4.7 and 0.5.6 lookup hash logger; 0.3.7 to 0.3.13 chunk statistics"
         " with strategy file_hash",

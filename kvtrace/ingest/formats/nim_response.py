@@ -161,11 +161,10 @@ FORMATS: tuple[Format, ...] = (
             "tpot_ns",
         ),
         missing={
-            "observed cache hits where usage has no details": "NIM's engine must report them:"
+            "cached_tokens": "NIM's engine must report them:"
             " NIM_ENABLE_KV_CACHE_REUSE=1, and usage.prompt_tokens_details in the response",
-            "reuse, and the capacity curve": "block identity, which NIM does not write; hash prompt"
-            " blocks in the gateway",
-            "end-to-end time": "the access log of the gateway in front",
+            "reuse": "block identity, which NIM does not write; hash prompt blocks in the gateway",
+            "e2e": "the access log of the gateway in front",
         },
         versions="NIM for LLMs 1.x, stats version 0.1.0 as documented (not read from sources)",
         sniff=_sniff,

@@ -112,9 +112,9 @@ FORMATS: tuple[Format, ...] = (
         best_grade="L",
         supplies=("arrived_at_ns", "request_type", "e2e_ns", "status"),
         missing={
-            "tokens and cached tokens": "OLLAMA_DEBUG=1 prints the lines of the llama.cpp server"
+            "cached_tokens": "OLLAMA_DEBUG=1 prints the lines of the llama.cpp server"
             " inside (format llamacpp_text)",
-            "TTFT": "prompt_eval_duration of each /api response, kept by the client",
+            "ttft": "prompt_eval_duration of each /api response, kept by the client",
         },
         versions="Ollama 0.1 to 0.12 (public issues)",
         prefixes=("none",),

@@ -128,12 +128,11 @@ FORMATS: tuple[Format, ...] = (
             "status",
         ),
         missing={
-            "anything of production": "this is benchmark traffic; the engine's own log of real"
+            "production": "this is benchmark traffic; the engine's own log of real"
             " requests (--export-metrics-to-file --export-metrics-to-file-dir DIR)",
-            "cached tokens of older clients": "a newer SGLang, and --enable-cache-report on the"
-            " server",
-            "arrival times": "--log-requests --log-requests-format json on the server",
-            "reuse, and the capacity curve": "--kv-events-config"
+            "cached_tokens": "a newer SGLang, and --enable-cache-report on the server",
+            "arrivals": "--log-requests --log-requests-format json on the server",
+            "reuse": "--kv-events-config"
             ' \'{"publisher":"zmq","topic":"kv-events"}\' with a subscriber that writes a file',
         },
         versions="SGLang 0.4 to 0.5.23 bench_serving.py",

@@ -135,12 +135,12 @@ FORMATS: tuple[Format, ...] = (
             "transfers",
         ),
         missing={
-            "reuse at another cache size": "block identity: --kv-events-config"
+            "reuse": "block identity: --kv-events-config"
             ' \'{"publisher":"zmq","topic":"kv-events"}\' with a subscriber that writes a file',
-            "arrival, queue and time to first token": "--enable-metrics beside"
+            "ttft": "--enable-metrics beside"
             " --export-metrics-to-file (SGLang 0.5.6 writes them only then)",
-            "tiers before 0.5.10": "a newer SGLang (cached_tokens_details)",
-            "bytes of KV moves": "--enable-metrics (sglang:load_back_bytes_total and its kin)",
+            "tier_split": "a newer SGLang (cached_tokens_details)",
+            "moves": "--enable-metrics (sglang:load_back_bytes_total and its kin)",
         },
         versions="SGLang 0.5.6 to 0.5.23, request metrics exporter",
         sniff=_sniff,

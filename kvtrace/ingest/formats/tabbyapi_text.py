@@ -139,8 +139,8 @@ FORMATS: tuple[Format, ...] = (
             "e2e_ns",
         ),
         missing={
-            "reuse at other capacities": "the prompts' token ids, which are not logged",
-            "cached tokens before mid-2024": "a newer TabbyAPI: its metrics lines print them",
+            "reuse": "the prompts' token ids, which are not logged",
+            "cached_tokens": "a newer TabbyAPI: its metrics lines print them",
         },
         versions="TabbyAPI before May 2024 and since (sources)",
         prefixes=("none", "formatted"),

@@ -152,10 +152,10 @@ FORMATS: tuple[Format, ...] = (
         best_grade="L",
         supplies=("arrived_at_ns", "output_tokens", "queue_ns", "e2e_ns", "status"),
         missing={
-            "prompt tokens": "GET /metrics: tgi_request_input_length; or `details.prefill` of each"
+            "prompt_tokens": "GET /metrics: tgi_request_input_length; or `details.prefill` of each"
             " response with decoder_input_details: true",
-            "cached tokens of a request": "not printed by TGI",
-            "TTFT": "GET /metrics: tgi_batch_inference_duration with method=prefill",
+            "cached_tokens": "not printed by TGI",
+            "ttft": "GET /metrics: tgi_batch_inference_duration with method=prefill",
         },
         versions="TGI 1.0 to 3.0 (public issues; shape partly from memory)",
         prefixes=("tracing", "formatted"),

@@ -315,12 +315,12 @@ FORMATS: tuple[Format, ...] = (
             "transfers",
         ),
         missing={
-            "prompt and output tokens": "usage of the responses, in a gateway log",
-            "wall-clock time": "times are a steady clock; the iteration log"
+            "prompt_tokens": "usage of the responses, in a gateway log",
+            "arrivals": "times are a steady clock; the iteration log"
             " (print_iter_log: true) has dates",
-            "reuse at another cache size": "block identity: event_buffer_max_size > 0 in"
+            "reuse": "block identity: event_buffer_max_size > 0 in"
             " kv_cache_config, and GET /kv_cache_events written to a file",
-            "tokens of a block": "kv_cache_config.tokens_per_block, given as --block-size",
+            "cached_tokens": "kv_cache_config.tokens_per_block, given as --block-size",
         },
         versions="TensorRT-LLM 1.0 to 1.2 /perf_metrics of server and disaggregated server;"
         " JSON lines of schema_version 1 (2026)",

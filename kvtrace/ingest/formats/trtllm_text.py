@@ -266,10 +266,10 @@ FORMATS: tuple[Format, ...] = (
             "kv_used_tokens",
         ),
         missing={
-            "cached tokens of a request": "return_perf_metrics: true (reused blocks of each"
+            "cached_tokens": "return_perf_metrics: true (reused blocks of each"
             " request at /perf_metrics)",
-            "hit ratio over time": "enable_iter_perf_stats: true, with GET /metrics scraped",
-            "reuse at other capacities": "kv_cache_config: {event_buffer_max_size: 1048576}, with"
+            "hit_ratio": "enable_iter_perf_stats: true, with GET /metrics scraped",
+            "reuse": "kv_cache_config: {event_buffer_max_size: 1048576}, with"
             " POST /kv_cache_events read in time",
         },
         versions="TensorRT-LLM 1.0 to 1.2 and 2026 builds (sources), PyTorch backend",

@@ -132,14 +132,13 @@ FORMATS: tuple[Format, ...] = (
             "status",
         ),
         missing={
-            "anything of production": "this is benchmark traffic; the engine's own log of real"
-            " requests",
-            "observed cache hits": "vLLM's log or /metrics of the same time"
+            "production": "this is benchmark traffic; the engine's own log of real requests",
+            "cached_tokens": "vLLM's log or /metrics of the same time"
             " (vllm:prefix_cache_hits_total)",
-            "reuse, and the capacity curve": "vllm serve --kv-events-config"
+            "reuse": "vllm serve --kv-events-config"
             ' \'{"enable_kv_cache_events":true,"publisher":"zmq"}\' with a subscriber that writes'
             " a file",
-            "arrival times before 0.33": "a newer client (start_times)",
+            "arrivals": "a newer client (start_times)",
         },
         versions="vLLM 0.6 to 0.33 benchmarks/serve.py",
         sniff=_sniff,

@@ -29,7 +29,7 @@ FORMATS: tuple[Format, ...] = (
         missing={
             "requests": _NO_REQUESTS,
             "cached_tokens": _NO_HITS,
-            "what lost batches held": "a replay endpoint, asked when a number is missing (vLLM:"
+            "block_events": "a replay endpoint, asked when a number is missing (vLLM:"
             ' "replay_endpoint":"tcp://*:5558" in --kv-events-config)',
         },
         versions="vLLM 0.9.1 to 0.33 (vllm/distributed/kv_events.py: arrays, maps from 0.25),"
@@ -50,7 +50,7 @@ FORMATS: tuple[Format, ...] = (
         best_grade="C",
         supplies=(*_COLUMNS, "parent_key", "from_medium", "kv_capacity_blocks"),
         missing={
-            "times of events": "TensorRT-LLM gives events a number only",
+            "observation_times": "TensorRT-LLM gives events a number only",
             "requests": "trtllm-serve with return_perf_metrics: true and GET /perf_metrics",
             "hit_ratio": "numReusedBlocks and numMissedBlocks of GET /metrics"
             " (enable_iter_perf_stats: true)",
@@ -70,7 +70,7 @@ FORMATS: tuple[Format, ...] = (
         missing={
             "requests": "LMCache at INFO (LMCACHE_LOG_LEVEL=INFO), or"
             " --lookup-hash-log-dir DIR for block identity",
-            "what HBM stored and removed": "KV events of the engine (vLLM: --kv-events-config)",
+            "block_events": "KV events of the engine (vLLM: --kv-events-config)",
         },
         versions="LMCache 0.5 (lmcache/v1/mp_coordinator/api.py)",
         sniff=sniff_lmcache,

@@ -207,7 +207,7 @@ class _TrtFile:
         """Fill what the events say of the engine, and leave the notes."""
         context = self._context
         context.clock, context.clock_reason = "order", "events carry a number and no time"
-        context.engine = "tensorrt-llm"
+        context.engine = "tensorrt_llm"
         if self._block_tokens is not None:
             context.engine_facts["block_size"] = self._block_tokens
         if self._capacity is not None:

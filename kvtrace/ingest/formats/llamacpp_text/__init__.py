@@ -30,9 +30,9 @@ FORMATS: tuple[Format, ...] = (
             "status",
         ),
         missing={
-            "reuse at other capacities": "the prompts' token ids, which the server does not log",
-            "queue time": "not logged; --metrics has requests_deferred at GET /metrics",
-            "wall clock": "--log-timestamps gives time since the start; journald or docker logs -t"
+            "reuse": "the prompts' token ids, which the server does not log",
+            "queue": "not logged; --metrics has requests_deferred at GET /metrics",
+            "arrivals": "--log-timestamps gives time since the start; journald or docker logs -t"
             " give the date",
         },
         versions="llama.cpp server 2024 to 2026 (sources and public issues)",

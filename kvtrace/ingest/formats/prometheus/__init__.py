@@ -88,17 +88,17 @@ FORMATS: tuple[Format, ...] = (
             "rdma_rx_bytes",
         ),
         missing={
-            "anything per request: reuse, length and latency by bucket": "request logs of the"
+            "requests": "request logs of the"
             " engine (vLLM: --enable-log-requests; SGLang: --export-metrics-to-file;"
             " Dynamo: DYN_REQUEST_TRACE=1)",
-            "hits at another cache size": "block hashes: vLLM --kv-events-config, LMCache"
+            "reuse": "block hashes: vLLM --kv-events-config, LMCache"
             " --lookup-hash-log-dir, Dynamo DYN_REQUEST_TRACE=1",
-            "rates, and a time axis, where scrapes carry no time": "a line `# scrape_ts EPOCH`"
+            "observation_times": "a line `# scrape_ts EPOCH`"
             " before each scrape",
-            "residency of KV blocks": "vLLM --kv-cache-metrics",
-            "tier split of hits": "vLLM 0.33 (`prompt_tokens_cached_by_source`), SGLang 0.5.10 or"
+            "block_events": "vLLM --kv-cache-metrics",
+            "tier_split": "vLLM 0.33 (`prompt_tokens_cached_by_source`), SGLang 0.5.10 or"
             " newer with --enable-metrics",
-            "PCIe and NVLink traffic": "DCGM exporter with DCGM_FI_PROF_PCIE_TX_BYTES, …_RX_BYTES,"
+            "links": "DCGM exporter with DCGM_FI_PROF_PCIE_TX_BYTES, …_RX_BYTES,"
             " …_NVLINK_TX_BYTES, …_RX_BYTES in its counters file",
         },
         versions="vLLM 0.6 to 0.33, SGLang 0.4 to 0.5.23, TensorRT-LLM 1.x, LMCache 0.3 to 0.5"

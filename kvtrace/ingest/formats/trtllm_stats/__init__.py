@@ -67,11 +67,11 @@ FORMATS: tuple[Format, ...] = (
             "kv_stored_bytes",
         ),
         missing={
-            "anything per request": "return_perf_metrics: true, and GET /perf_metrics polled into"
+            "requests": "return_perf_metrics: true, and GET /perf_metrics polled into"
             " a file",
-            "reuse at another cache size": "block identity: event_buffer_max_size > 0 in"
+            "reuse": "block identity: event_buffer_max_size > 0 in"
             " kv_cache_config, and GET /kv_cache_events written to a file",
-            "the time zone": "--tz, as the engine's host has it",
+            "arrivals": "--tz, as the engine's host has it",
         },
         versions="TensorRT-LLM 0.12 to 1.2 IterationStats, 2026 kvCacheIterationStats; Triton's"
         " tensorrtllm_backend of 2023",
