@@ -1,0 +1,96 @@
+"""What the readers of gateway records share: outcomes, paths, tokens of a row, notes of a file."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kvtrace.ingest.contract import ReadContext, RequestRow
+from kvtrace.ingest.instants import Instants
+from kvtrace.ingest.jsonfields import flag_lengths
+from kvtrace.ingest.usage import TokenUsage
+from kvtrace.schema.manifest import Status
+
+NOT_INFERENCE: Final = "not_an_inference_path"
+_CLIENT_GONE: Final = (0, 499)
+_FIRST_ERROR: Final = 400
+_ENDPOINTS: Final = re.compile(
+    r"/(chat/completions|completions|responses|messages|embeddings|rerank|score|classify|pooling"
+    r"|generate|generate_stream|invoke|invoke-with-response-stream|converse|converse-stream|infer"
+    r"|api/chat|api/generate|audio/transcriptions|images/generations)/?\Z"
+    r"|:(generateContent|streamGenerateContent|embedContent|predict|rawPredict|streamRawPredict)\Z"
+)
+
+
+def status_of_code(code: int | None) -> Status:
+    """The outcome behind an HTTP status; 0 and 499 are clients that went away."""
+    if code is None:
+        return "ok"
+    if code in _CLIENT_GONE:
+        return "cancelled"
+    return "error" if code >= _FIRST_ERROR else "ok"
+
+
+def endpoint_of(path: str) -> str | None:
+    """The kind of inference behind a request path, such as `chat/completions`; None if it is none.
+
+    What stands before it (prefixes of the operator, names of deployments) is dropped.
+    """
+    found = _ENDPOINTS.search(path.partition("?")[0])
+    return None if found is None else found[1] or found[2]
+
+
+class GatewayFile:
+    """The rows of one file: their clock, what their token counts mean, and the notes on both."""
+
+    def __init__(self, context: ReadContext) -> None:
+        self.context = context
+        self.instants = Instants(context)
+        self._assumed: dict[tuple[str, bool], int] = {}
+        self._knows_cached = False
+
+    def fill(self, row: RequestRow, usage: TokenUsage | None, flags: list[str]) -> RequestRow:
+        """The row with its tokens and flags.
+
+        A response from the gateway's own cache used no KV: its cached tokens are those of the call
+        that filled the cache, and are left out.
+        """
+        if usage is not None:
+            self._fill_tokens(row, usage)
+            flags.extend(flag for flag in usage.flags if flag not in flags)
+        if row.ttft_ns is not None:
+            row.ttft_from = "arrival"
+            if row.e2e_ns is not None and row.ttft_ns > row.e2e_ns:
+                flags.append("ttft_above_e2e")
+        row.flags = tuple(flags)
+        flag_lengths(row)
+        return row
+
+    def _fill_tokens(self, row: RequestRow, usage: TokenUsage) -> None:
+        row.prompt_tokens, row.output_tokens = usage.prompt_tokens, usage.output_tokens
+        if usage.is_assumed:
+            key = (usage.shape, bool(usage.is_inclusive))
+            self._assumed[key] = self._assumed.get(key, 0) + 1
+        if row.status == "gateway_cache_hit":
+            return
+        row.cached_tokens, row.cache_write_tokens = usage.cached_tokens, usage.cache_write_tokens
+        row.cached_device_tokens = usage.cached_device_tokens
+        self._knows_cached = self._knows_cached or usage.cached_tokens is not None
+
+    def finish(self, time_field: str, *, naive_is_utc_because: str | None = None) -> None:
+        """Clock, grade and notes of the file; `time_field` gives the arrival."""
+        self.instants.finish(time_field, naive_is_utc_because=naive_is_utc_because)
+        if not self._knows_cached:
+            self.context.evidence_grade = "L"
+        if self._assumed:
+            self.context.note("cache_semantics_assumed", self._assumption(), severity="warning")
+
+    def _assumption(self) -> str:
+        parts = [
+            f"{count} rows ({shape}) as {'including' if is_inclusive else 'leaving out'} it"
+            for (shape, is_inclusive), count in sorted(self._assumed.items())
+        ]
+        return (
+            "Nothing in some rows settles whether the prompt count includes the cached tokens; it"
+            f" is read the usual way of its names: {', '.join(parts)}."
+        )

@@ -1,0 +1,72 @@
+"""Values of JSON fields whose type differs from version to version: a number, its text, or absent.
+
+Fields are declared as `msgspec.Raw`, so that the digits are still those of the file.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+import msgspec
+
+NO_VALUE: Final = msgspec.Raw(b"")
+_ABSENT: Final = ("", "-", "null")
+_MAX_CHARS: Final = 64
+_TEXT: Final = msgspec.json.Decoder(str)
+
+
+def raw_text(value: msgspec.Raw) -> str | None:
+    """The text of a JSON string or number; None if it is absent, null, empty, `-`, or an object."""
+    data = bytes(value)
+    if data[:1] in (b"{", b"["):
+        return None
+    text = _TEXT.decode(data) if data[:1] == b'"' else data.decode("ascii", "replace")
+    text = text.strip()
+    return None if text in _ABSENT else text
+
+
+def raw_decimal(name: str, value: msgspec.Raw) -> Decimal | None:
+    """The number, exact; None if it is absent.
+
+    Raises:
+        msgspec.ValidationError: it is something else, or not finite.
+    """
+    text = raw_text(value)
+    return None if text is None else decimal_of(name, text)
+
+
+def decimal_of(name: str, text: str) -> Decimal:
+    """The number in a text, exact.
+
+    Raises:
+        msgspec.ValidationError: it is something else, or not finite.
+    """
+    number = None
+    if text.isascii() and len(text) <= _MAX_CHARS:
+        try:
+            number = Decimal(text)
+        except InvalidOperation:
+            number = None
+    if number is None or not number.is_finite():
+        raise msgspec.ValidationError(f"`{name}` is not a number")
+    return number
+
+
+def raw_flag(value: msgspec.Raw) -> bool | None:
+    """A truth value, or its text in any case; None if it is anything else."""
+    text = raw_text(value)
+    return None if text is None else {"true": True, "false": False}.get(text.lower())
+
+
+def id_of(value: object) -> str | None:
+    """An id that is a text or a whole number; None where it is absent."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    text = value.strip() if isinstance(value, str) else ""
+    return None if text in _ABSENT else text
+
+
+def name_of(value: object) -> str | None:
+    """A name that is a text; None where it is absent."""
+    return id_of(value) if isinstance(value, str) else None
