@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from kvtrace.ingest.contract import RequestRow
 from kvtrace.ingest.formats.vllm_text import FORMATS
 from kvtrace.ingest.registry import all_formats
-from tests.formats.reading import DATA, Reading, confidence, decoded, read_bytes, sniffed
+from tests.formats.reading import DATA, Reading, confidence, read_bytes, sniffed
 
 VLLM = FORMATS[0]
 GOOD_V0 = (DATA / "vllm_text" / "good_v0.log").read_bytes()
@@ -417,136 +416,6 @@ def test_long_line_costs_linear_time() -> None:
     reading = read_bytes(VLLM, data)
     assert time.process_time() - started < 2.0  # 1 s is due; twice that under load
     assert [row.request_id for row in reading.requests] == ["big"]
-
-
-LOGS = "log_excerpts"
-
-
-def excerpt(shared_dir: Path, name: str) -> Reading:
-    return read_bytes(VLLM, decoded(shared_dir / LOGS / name))
-
-
-@pytest.mark.shared
-def test_excerpt_0_4_2(shared_dir: Path) -> None:
-    reading = excerpt(shared_dir, "vllm-0.4.2-v0-requests.log")
-    first, second = reading.requests
-    assert (first.prompt_tokens, first.status, first.e2e_ns) == (20, "ok", 4_000_000_000)
-    assert (second.prompt_tokens, second.status, second.adapter) == (36, "cancelled", "adapter-a")
-    assert first.cached_tokens is None
-    assert reading.metric("prefix_hit_ratio") == []
-
-
-@pytest.mark.shared
-def test_excerpt_0_6_6(shared_dir: Path) -> None:
-    reading = excerpt(shared_dir, "vllm-0.6.6-v0-prefix.log")
-    assert [facts(row)[1:] for row in reading.requests] == [("open", None, None)]
-    assert reading.metric("prefix_hit_ratio") == [0.4521, 0.4702]
-    assert reading.metric("waiting_requests") == [2.0, 0.0]
-    assert reading.context.engine_facts["kv_capacity_tokens"] == 447_184
-    assert {m.hit_unit for s in reading.samples for m in s.metrics} == {None, "blocks"}
-
-
-@pytest.mark.shared
-def test_excerpt_0_8_5(shared_dir: Path) -> None:
-    reading = excerpt(shared_dir, "vllm-0.8.5-v1-requests.log")
-    assert [facts(row) for row in reading.requests] == [
-        ("chatcmpl-b7", "open", None, None),
-        ("cmpl-c8-0", "cancelled", 33, None),
-    ]
-    assert reading.metric("prefix_hit_ratio") == [0.0, 0.314]
-    assert {m.hit_unit for s in reading.samples for m in s.metrics} == {None, "blocks"}
-    assert reading.context.engine_facts["kv_capacity_tokens"] == 415_904
-
-
-@pytest.mark.shared
-def test_excerpt_0_11_0(shared_dir: Path) -> None:
-    reading = excerpt(shared_dir, "vllm-0.11.0-v1-procprefix.log")
-    assert [facts(row) for row in reading.requests] == [("chatcmpl-d4", "ok", None, 2)]
-    assert reading.requests[0].e2e_ns == 3_000_000_000
-    assert reading.context.engine_facts["kv_capacity_tokens"] == 1_219_632
-    assert reading.context.engine_version == "0.11.0"
-
-
-@pytest.mark.shared
-def test_excerpt_0_13_takes_the_year_from_its_neighbours(shared_dir: Path) -> None:
-    reading = excerpt(shared_dir, "vllm-0.13.0-lmcache-external.log")
-    assert arrivals(reading) == ["2025-12-11T03:07:30+00:00"]
-    assert reading.metric("prefix_hit_ratio") == [0.455]
-    assert reading.metric("external_prefix_hit_ratio") == [0.992]
-    assert reading.ignored == {"other_program": 6}
-
-
-@pytest.mark.shared
-def test_excerpt_0_22(shared_dir: Path) -> None:
-    reading = excerpt(shared_dir, "vllm-0.22-info-and-debug.log")
-    assert [facts(row) for row in reading.requests] == [("chatcmpl-5d0c1b2a3f4e5d6c", "ok", 48, 3)]
-    assert reading.metric("mm_hit_ratio") == [0.125]
-
-
-@pytest.mark.shared
-def test_excerpt_0_33(shared_dir: Path) -> None:
-    reading = excerpt(shared_dir, "vllm-0.33.0-newest.log")
-    assert [row.e2e_ns for row in reading.requests] == [3_000_000_000]
-    assert reading.metric("prefix_hit_ratio") == [0.182, 0.8, 0.8]  # the first line has none
-    assert reading.metric("kv_usage_ratio") == [0.004, 0.051, 0.41, 0.125, 0.01]
-    assert reading.metric("deferred_requests") == [3.0]
-    assert reading.metric("kv_fetch_running_requests") == [2.0]
-    assert reading.ignored["dummy_iteration"] == 1
-
-
-@pytest.mark.shared
-def test_excerpt_json_formatter(shared_dir: Path) -> None:
-    reading = excerpt(shared_dir, "vllm-0.33-json-formatter.jsonl")
-    assert [row.request_id for row in reading.requests] == ["chatcmpl-j1"]
-    assert arrivals(reading) == ["2026-11-20T09:00:11.004000+00:00"]
-    assert reading.metric("prefix_hit_ratio") == [0.125]
-    assert reading.context.clock_resolution_ns == 1_000_000
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("name", "requests", "hits", "rejected"),
-    [
-        ("vllm-kv-connector-metrics.log", [], [], 0),
-        ("nasty-ansi-tty.log", [], [0.125], 0),
-        ("nasty-crlf-multiline.log", [], [0.5], 0),
-        ("nasty-docker-jsonfile.log", ["chatcmpl-zz"], [0.314], 0),
-        (
-            "nasty-duplicate-ids.log",
-            ["cmpl-user-7-0", "cmpl-user-7-1", "cmpl-user-7-0", "0_cmpl-par-0", "1_cmpl-par-0"],
-            [],
-            0,
-        ),
-        ("nasty-interleaved.log", [], [0.2, 0.3], 1),
-        ("nasty-journald-syslog.log", ["chatcmpl-jd", "chatcmpl-5424"], [0.15], 0),
-        ("nasty-k8s-cri.log", ["chatcmpl-cri"], [0.1], 0),
-        ("nasty-log-injection.log", ["chatcmpl-inj"], [], 0),
-        ("nasty-year-wrap.log", ["chatcmpl-old", "chatcmpl-new"], [0.01, 0.02], 0),
-        ("nasty-10mb-line.log.zst", ["chatcmpl-big"], [], 0),
-        ("aibrix-llmd-kserve-ray.log", ["chatcmpl-017"], [0.667], 0),
-    ],
-)
-def test_other_excerpts(
-    shared_dir: Path, name: str, requests: list[str], hits: list[float], rejected: int
-) -> None:
-    reading = excerpt(shared_dir, name)
-    assert [row.request_id for row in reading.requests] == requests
-    assert reading.metric("prefix_hit_ratio") == hits
-    assert len(reading.rejected) == rejected
-    assert sniffed((VLLM,), decoded(shared_dir / LOGS / name)) == "vllm_text"
-
-
-@pytest.mark.shared
-def test_container_time_stamps_make_the_clock(shared_dir: Path) -> None:
-    reading = excerpt(shared_dir, "nasty-docker-jsonfile.log")
-    assert reading.context.clock == "utc"
-    assert reading.samples[0].observed_at_ns == 1_746_965_067_123_456_789
-
-
-@pytest.mark.shared
-def test_new_year_is_twelve_seconds_long(shared_dir: Path) -> None:
-    old, new = excerpt(shared_dir, "nasty-year-wrap.log").requests
-    assert (new.arrived_at_ns or 0) - (old.arrived_at_ns or 0) == 12_000_000_000
 
 
 def _with_ids(request_id: str, ids: list[int]) -> str:
