@@ -19,6 +19,7 @@ _IDS = ("session_id", "turn")
 _TIMES = ("queue", "ttft", "e2e")
 REQUEST_FILES = {
     "otlp_vllm_and_genai.jsonl": "otlp_genai",
+    "jaeger_vllm.json": "jaeger",
 }
 
 

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
+import msgspec
+
 from kvtrace.ingest.clocks import seconds_to_ns
 from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.usage import OTEL_KEYS, TokenUsage, parsed_count, read_attributes
 
 _MAX_DIGITS: Final = 40
 _MAX_ADJUSTED: Final = 16
@@ -47,6 +50,20 @@ class Attributes:
             return ns
         self.is_odd = self.is_odd or number is not None
         return None
+
+    def usage(self) -> TokenUsage | None:
+        """The token counts; those that are none are unknown."""
+        counts: dict[str, object] = {}
+        for key in OTEL_KEYS & self._values.keys():
+            try:
+                counts[key] = parsed_count(key, self._values[key])
+            except msgspec.ValidationError:
+                self.is_odd = True
+        try:
+            return read_attributes(counts)
+        except msgspec.ValidationError:  # a sum past any count
+            self.is_odd = True
+            return None
 
     def _number(self, *keys: str) -> Decimal | None:
         key = next((key for key in keys if self._values.get(key) is not None), None)

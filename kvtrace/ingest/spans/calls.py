@@ -15,6 +15,7 @@ from kvtrace.ingest.clocks import INT64_MAX
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
 from kvtrace.ingest.jsonfields import between_ns, flag_lengths, mean_per_token_ns
 from kvtrace.ingest.spans.attributes import Attributes
+from kvtrace.ingest.usage import OTEL_KEYS
 from kvtrace.schema.manifest import Status
 
 VLLM_SPAN: Final = "llm_request"
@@ -42,33 +43,6 @@ _V0_NAMES: Final = (f"{_LATENCY}time_in_scheduler", f"{_LATENCY}time_in_model_fo
 _OPERATION: Final = ("gen_ai.operation.name", "llm.request.type")
 _CALLS: Final = frozenset({"chat", "completion", "text_completion", "generate_content"})
 """Operations that run a prefill; agents, tools, embeddings and re-ranking do not."""
-_PROMPT: Final = (
-    "gen_ai.usage.input_tokens",
-    "gen_ai.usage.prompt_tokens",
-    "llm.token_count.prompt",
-    "llm.usage.prompt_tokens",
-)
-_OUTPUT: Final = (
-    "gen_ai.usage.output_tokens",
-    "gen_ai.usage.completion_tokens",
-    "llm.token_count.completion",
-    "llm.usage.completion_tokens",
-)
-_TOTAL: Final = (
-    "gen_ai.usage.total_tokens",
-    "llm.token_count.total",
-    "llm.usage.total_tokens",
-)
-_READ: Final = (
-    "gen_ai.usage.cache_read.input_tokens",
-    "gen_ai.usage.cache_read_input_tokens",
-    "llm.token_count.prompt_details.cache_read",
-)
-_WRITTEN: Final = (
-    "gen_ai.usage.cache_creation.input_tokens",
-    "gen_ai.usage.cache_creation_input_tokens",
-    "llm.token_count.prompt_details.cache_write",
-)
 _SESSION: Final = (
     "gen_ai.conversation.id",
     "session.id",
@@ -115,10 +89,9 @@ class CallReader:
             llm=told.text("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
             request_type=told.text(*_OPERATION),
             arrived_at_ns=self._start(span),
-            output_tokens=told.count(*_OUTPUT),
             status=_status(span, told),
         )
-        self._fill_prompt(row, told, flags)
+        self._fill_tokens(row, told, flags)
         if span.name == VLLM_SPAN or told.has_any(f"{_LATENCY}e2e", f"{_LATENCY}time_in_queue"):
             self._has_vllm = True
             self._has_v0 = self._has_v0 or told.has_any(*_V0_NAMES)
@@ -137,22 +110,17 @@ class CallReader:
         self._has_start = True
         return span.start_ns
 
-    def _fill_prompt(self, row: RequestRow, told: Attributes, flags: list[str]) -> None:
-        """The inclusive prompt and what of it came from a cache.
-
-        Formula: prompt = input, or input + read + written where input leaves those out.
-        """
-        given, total = told.count(*_PROMPT), told.count(*_TOTAL)
-        row.cached_tokens, row.cache_write_tokens = told.count(*_READ), told.count(*_WRITTEN)
-        row.prompt_tokens = given
-        self._has_cached = self._has_cached or row.cached_tokens is not None
-        apart = (row.cached_tokens or 0) + (row.cache_write_tokens or 0)
-        if given is None or not apart:
+    def _fill_tokens(self, row: RequestRow, told: Attributes, flags: list[str]) -> None:
+        """The inclusive prompt, what of it came from a cache, and the output."""
+        usage = told.usage()
+        if usage is None:
             return
-        settled = _includes_cache(given, apart, row.output_tokens, total)
-        if settled is False:
-            row.prompt_tokens = given + apart
-        elif settled is None:
+        row.prompt_tokens, row.output_tokens = usage.prompt_tokens, usage.output_tokens
+        row.cached_tokens = usage.cached_tokens
+        row.cache_write_tokens = usage.cache_write_tokens
+        self._has_cached = self._has_cached or row.cached_tokens is not None
+        flags.extend(usage.flags)
+        if usage.is_assumed:
             flags.append(_ASSUMED_FLAG)
             self._context.note(
                 _ASSUMED_FLAG,
@@ -185,22 +153,7 @@ def _is_call(span: Span, told: Attributes) -> bool:
     operation = told.text(*_OPERATION)
     if operation is not None:
         return operation.lower() in _CALLS
-    return told.has_any(*_PROMPT, *_OUTPUT, f"{_LATENCY}e2e")
-
-
-def _includes_cache(given: int, apart: int, output: int | None, total: int | None) -> bool | None:
-    """Whether the input count holds the cached and written tokens; None: the span leaves it open.
-
-    `apart` > 0 are the tokens read from and written to the cache.
-    """
-    if apart > given:
-        return False
-    if total is not None and output is not None:
-        if total - output == given:
-            return True
-        if total - output == given + apart:
-            return False
-    return None
+    return told.has_any(*OTEL_KEYS, f"{_LATENCY}e2e")
 
 
 def _status(span: Span, told: Attributes) -> Status:
