@@ -24,6 +24,8 @@ MAX_FIRST_RECORD_BYTES: Final = 4 * MIB
 THRESHOLD: Final = 0.5
 _MAX_OBJECTS: Final = 50
 _ARRAY_OF_OBJECTS: Final = re.compile(rb"\s*\[\s*\{")
+_FIRST_LINES: Final = re.compile(rb"\s*(\{[^\n]*)\n\s*([^\n]*)")
+_GOES_ON: Final = (b"{", b"[", b",", b":")
 _UNPACK: Final = "unpack it first and name the files in it"
 _EXPORT: Final = "is not read yet; export the rows as JSON lines or CSV"
 _OTHER_KINDS: Final = (
@@ -95,12 +97,28 @@ def build_head(data: bytes, path: str) -> Head:
 
 
 def _json_objects(data: bytes) -> tuple[dict[str, object], ...]:
-    """First records that are JSON objects: lines, elements of an array, or the whole document."""
-    is_array = _ARRAY_OF_OBJECTS.match(data) is not None
-    found = () if is_array else _parsed(data.split(b"\n"))
+    """First records that are JSON objects: lines, the document, or elements of its first array."""
+    is_spread = is_spread_json(data)
+    found = () if is_spread else _parsed(data.split(b"\n"))
     if not found and data.lstrip()[:1] in (b"{", b"["):
         found = _parsed(record.data for record in frame((data,), "json", FrameCounts()))
+    if not found and is_spread and b"[" in data:  # a document longer than the head: its elements
+        elements = data[data.index(b"[") :]
+        found = _parsed(record.data for record in frame((elements,), "json", FrameCounts()))
     return found
+
+
+def is_spread_json(data: bytes) -> bool:
+    """Whether these bytes begin an array of objects or an object over several lines.
+
+    An object whose first line is cut is none: then the second line is an object of its own.
+    """
+    if _ARRAY_OF_OBJECTS.match(data):
+        return True
+    found = _FIRST_LINES.match(data)
+    if found is None or not found[1].rstrip().endswith(_GOES_ON):
+        return False
+    return _json_object(found[2]) is None
 
 
 def _parsed(candidates: Iterable[bytes]) -> tuple[dict[str, object], ...]:
@@ -136,7 +154,8 @@ def _csv_header(lines: tuple[str, ...]) -> tuple[str, ...]:
 def recognise(data: bytes, path: str, *, formats: Iterable[Format]) -> Recognition:
     """The most confident format for the head of a file, with its reason; never raises.
 
-    Elements of a top-level array are the records even of a format that has one object a line.
+    Elements of a top-level array are the records even of a format that has one object a line; so is
+    an object that is spread over several lines.
     """
     if not data:
         return Recognition(None, "lines", 0.0, "the file is empty")
@@ -159,7 +178,7 @@ def recognise(data: bytes, path: str, *, formats: Iterable[Format]) -> Recogniti
         return Recognition(None, "lines", 0.0, _why_not(data, head, best[0] if best else None))
     guess, entry = best
     framing = entry.framing
-    if framing == "lines" and entry.dialect is None and _ARRAY_OF_OBJECTS.match(data):
+    if framing == "lines" and entry.dialect is None and is_spread_json(data):
         framing = "json"
     return Recognition(entry, framing, guess.confidence, guess.why)
 
