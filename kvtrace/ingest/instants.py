@@ -32,20 +32,7 @@ _UNIT_NAMES: Final = {0: "seconds", -3: "milliseconds", -6: "microseconds", -9: 
 _WEB_LOG: Final = re.compile(
     r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)"
 )
-_MONTHS: Final = [
-    "Jan",
-    "Feb",
-    "Mar",
-    "Apr",
-    "May",
-    "Jun",
-    "Jul",
-    "Aug",
-    "Sep",
-    "Oct",
-    "Nov",
-    "Dec",
-]
+_MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 
 def epoch_power(number: Decimal) -> int | None:
