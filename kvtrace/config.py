@@ -28,7 +28,7 @@ class SettingSpec:
     """One setting that can be given by flag, environment, file or default."""
 
     name: str
-    kind: type[str] | type[int] | type[float]
+    kind: type[str] | type[int] | type[float] | type[bool]
     default: Value
     help: str
     check: Callable[[Value], str | None] = lambda value: None
@@ -96,6 +96,9 @@ SETTINGS: Final[tuple[SettingSpec, ...]] = (
     SettingSpec(
         "max_reject_rate", float, 0.05, "share of unusable records tolerated", _within(0.0, 1.0)
     ),
+    SettingSpec(
+        "allow_inert_pickle", bool, False, "read pickled request dumps, without running anything"
+    ),
     SettingSpec("salt", str, None, "key of the hashes; the same salt joins runs", _salt),
     SettingSpec(
         "depth", str, "quick", "quick: replay the peak hour; full: all", _one_of("quick", "full")
@@ -105,6 +108,7 @@ SETTINGS: Final[tuple[SettingSpec, ...]] = (
 )
 _BY_NAME: Final = {spec.name: spec for spec in SETTINGS}
 _SECRET: Final = frozenset({"salt"})
+_SWITCHES: Final = {"true": True, "1": True, "false": False, "0": False}
 _OTHER_VARIABLES: Final = frozenset({"KVTRACE_DEBUG"})
 
 
@@ -139,6 +143,10 @@ class Settings:
         value = self._resolved[name].value
         return None if value is None else float(value)
 
+    def switch(self, name: str) -> bool:
+        """Value of a setting that is on or off."""
+        return self._resolved[name].value is True
+
     def public(self) -> list[Setting]:
         """What may be printed: everything but secrets."""
         return [setting for setting in self if setting.name not in _SECRET]
@@ -147,13 +155,15 @@ class Settings:
 def _convert(spec: SettingSpec, raw: object, origin: str) -> Value:
     shown = "" if spec.name in _SECRET else f" = {raw!r}"
     try:
+        if spec.kind is bool:
+            return _SWITCHES[str(raw).lower()]
         if isinstance(raw, bool) or not isinstance(raw, str | int | float):
             raise TypeError
         if spec.kind is int and isinstance(raw, float) and not raw.is_integer():
             raise ValueError
         value: Value = spec.kind(raw)
-    except (TypeError, ValueError) as error:
-        kinds = {int: "a whole number", float: "a number", str: "text"}
+    except (TypeError, ValueError, KeyError) as error:
+        kinds = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
         raise UsageError(
             "KVT-S002",
             f"`{spec.name}`{shown} must be {kinds[spec.kind]}",

@@ -76,6 +76,7 @@ def ingest_into(
         year=settings.integer("year"),
         block_size_tokens=settings.integer("block_size"),
         max_reject_rate=settings.number("max_reject_rate") or 0.0,
+        allow_inert_pickle=settings.switch("allow_inert_pickle"),
     )
     given = settings.text("salt")
     salt = load_or_create_salt(folder) if given is None else salt_from_text(given)

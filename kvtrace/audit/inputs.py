@@ -53,6 +53,7 @@ class SettingValue(NamedTuple):
 
 HARMLESS_SETTINGS: Final = frozenset(
     {
+        "allow_inert_pickle",
         "block_size",
         "depth",
         "json",

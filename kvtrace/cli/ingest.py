@@ -16,6 +16,7 @@ def ingest(
     year: opt.Year = None,
     block_size: opt.BlockSize = None,
     max_reject_rate: opt.MaxRejectRate = None,
+    allow_inert_pickle: opt.AllowInertPickle = None,
     salt: opt.Salt = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -35,6 +36,7 @@ def ingest(
         year=year,
         block_size=block_size,
         max_reject_rate=max_reject_rate,
+        allow_inert_pickle=allow_inert_pickle,
         salt=salt,
     )
     outcome = api.ingest(

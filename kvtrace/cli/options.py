@@ -36,6 +36,12 @@ BlockSize = Annotated[int | None, typer.Option("--block-size", help="Tokens a bl
 MaxRejectRate = Annotated[
     float | None, typer.Option("--max-reject-rate", help="Share of unusable records tolerated.")
 ]
+AllowInertPickle = Annotated[
+    bool | None,
+    typer.Option(
+        "--allow-inert-pickle", help="Read pickled request dumps, without running anything."
+    ),
+]
 Salt = Annotated[str | None, typer.Option(help="Key of the hashes; the same salt joins runs.")]
 Depth = Annotated[str | None, typer.Option(help="quick: replay the peak hour; full: everything.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]

@@ -33,6 +33,8 @@ class IngestSettings:
     """Forced block size."""
     max_reject_rate: float = 0.05
     """Share of records, 0..1, that may be rejected."""
+    allow_inert_pickle: bool = False
+    """Read request dumps that are pickles, in a process that imports nothing."""
 
 
 class _Current:
@@ -77,7 +79,12 @@ class FileReader:
             head, chunks, _is_whole = read_head(self._watched(stream, collector))
             if self.reads_heads:
                 chunks = iter((head,))
-            recognition = recognise(head, file.name, formats=self.formats)
+            recognition = recognise(
+                head,
+                file.name,
+                formats=self.formats,
+                allow_inert_pickle=self.settings.allow_inert_pickle,
+            )
             if recognition.format is None:
                 entry = _entry(file, recognition.reason)
                 entry.compression = stream.compression

@@ -19,6 +19,7 @@ from kvtrace.schema.manifest import Status
 from kvtrace.units import NS_PER_S
 
 _FIRST_ERROR_CODE: Final = 400
+_MAX_NAME_CHARS: Final = 200
 _MAX_ADJUSTED: Final = 9
 """Decimal exponent of the last second that fits 64 bits of nanoseconds."""
 
@@ -192,3 +193,17 @@ def storage_waits(
 def _bytes_of(tokens: int, bytes_per_token: int | None) -> int | None:
     moved_bytes = 0 if bytes_per_token is None else tokens * bytes_per_token
     return moved_bytes if 0 < moved_bytes <= INT64_MAX else None
+
+
+def llm_name(name: str) -> str:
+    """The model's name; of a path, its last part (a path may name people and hosts)."""
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        return name.rstrip("/").rsplit("/", 1)[-1]
+    return name
+
+
+def adapter_name(value: object) -> str | None:
+    """The adapter; of a path its last part, for a path may name people and hosts."""
+    if not isinstance(value, str) or not value:
+        return None
+    return value.rstrip("/").rsplit("/", 1)[-1][:_MAX_NAME_CHARS] or None

@@ -43,7 +43,14 @@ _OTHER_KINDS: Final = (
     (0, b"%PDF-", "a PDF, not a log"),
 )
 """Files of other kinds, told by their first bytes after unpacking."""
-_PICKLE: Final = re.compile(rb"\x80[\x02-\x05][\x00-\xff]")
+_PICKLE: Final = re.compile(
+    rb"\x80[\x02-\x05][\x00-\xff]|[(}](?:dp0\nV|q\x00\(X\x0b\x00\x00\x00|X\x0b\x00\x00\x00)server_args"
+)
+"""Protocols 2 to 5 by their mark; SGLang's dumps also in the protocols before, which have none."""
+_PICKLE_REFUSED: Final = (
+    "a Python pickle, which is a program and is not run; `--allow-inert-pickle` reads the request"
+    " dumps of SGLang from it in a process that imports nothing"
+)
 _KIND_BYTES: Final = 512
 """What telling the kind needs: the magic bytes of tar end at 262."""
 
@@ -151,22 +158,28 @@ def _csv_header(lines: tuple[str, ...]) -> tuple[str, ...]:
     return names if is_header else ()
 
 
-def recognise(data: bytes, path: str, *, formats: Iterable[Format]) -> Recognition:
+def recognise(
+    data: bytes, path: str, *, formats: Iterable[Format], allow_inert_pickle: bool = False
+) -> Recognition:
     """The most confident format for the head of a file, with its reason; never raises.
 
     Elements of a top-level array are the records even of a format that has one object a line; so is
     an object that is spread over several lines.
+    A pickle is offered to the formats of whole documents only, and only if that was allowed.
     """
     if not data:
         return Recognition(None, "lines", 0.0, "the file is empty")
     kind = _other_kind(data)
+    is_pickle = kind is None and _PICKLE.match(data) is not None
+    if is_pickle and not allow_inert_pickle:
+        kind = _PICKLE_REFUSED
     if kind is not None:
         return Recognition(None, "lines", 0.0, kind)
     if not data.strip(b" \t\r\n\v\f\x00"):
         what = "NUL bytes" if b"\x00" in data else "blank lines"
         return Recognition(None, "lines", 0.0, f"the file has only {what}")
     head = build_head(data, path)
-    known = tuple(formats)
+    known = tuple(entry for entry in formats if is_pickle == (entry.framing == "document"))
     guesses = [
         (guess, entry)
         for entry in known
@@ -188,8 +201,6 @@ def _other_kind(data: bytes) -> str | None:
     for offset, magic, what in _OTHER_KINDS:
         if data.startswith(magic, offset):
             return what
-    if _PICKLE.match(data):
-        return f"a Python pickle, which is never opened (it may run code); a pickle {_EXPORT}"
     return None
 
 

@@ -64,11 +64,22 @@ def test_a_misspelt_setting_offers_the_close_one(tmp_path: Path) -> None:
         ("year", "soon"),
         ("tp", 1.5),
         ("depth", "deep"),
+        ("allow_inert_pickle", "perhaps"),
     ],
 )
 def test_values_out_of_range_are_refused(name: str, value: str | float, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         resolve_settings({name: value}, environment={}, cwd=tmp_path)
+
+
+def test_a_switch_is_off_unless_somebody_turns_it_on(tmp_path: Path) -> None:
+    name = "allow_inert_pickle"
+    assert not resolve_settings({name: None}, environment={}, cwd=tmp_path).switch(name)
+    assert resolve_settings({name: True}, environment={}, cwd=tmp_path).switch(name)
+    environment = {"KVTRACE_ALLOW_INERT_PICKLE": "true"}
+    assert resolve_settings({}, environment=environment, cwd=tmp_path).switch(name)
+    (tmp_path / "kvtrace.toml").write_text(f"{name} = false\n")
+    assert not resolve_settings({}, environment={}, cwd=tmp_path).switch(name)
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:

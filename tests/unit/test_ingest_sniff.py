@@ -65,8 +65,8 @@ def test_text_log_that_starts_with_a_bracket_is_no_array() -> None:
         ),
         (
             b"\x80\x04\x95\x00",
-            "a Python pickle, which is never opened (it may run code); a pickle is not read yet; "
-            "export the rows as JSON lines or CSV",
+            "a Python pickle, which is a program and is not run; `--allow-inert-pickle` reads the "
+            "request dumps of SGLang from it in a process that imports nothing",
         ),
         (b"\x00" * 600, "the file has only NUL bytes"),
         (bytes(range(200)), "binary data of no known kind"),

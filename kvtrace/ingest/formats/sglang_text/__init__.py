@@ -46,13 +46,13 @@ FORMATS: tuple[Format, ...] = (
             "generation_tokens_per_s",
         ),
         missing={
-            "cached tokens of a request": "--log-requests --log-requests-level 1"
+            "cached_tokens": "--log-requests --log-requests-level 1"
             " --log-requests-format json (level 1 holds no prompts)",
-            "tiers of a hit": "SGLang 0.5.10 or newer with --enable-cache-report"
+            "tier_split": "SGLang 0.5.10 or newer with --enable-cache-report"
             " (cached_tokens_details)",
-            "arrival, queue and time to first token": "--enable-metrics beside --log-requests",
-            "wait for the queue without request logs": "--enable-request-time-stats-logging",
-            "reuse at another cache size": "block identity: --kv-events-config"
+            "ttft": "--enable-metrics beside --log-requests",
+            "queue": "--enable-request-time-stats-logging",
+            "reuse": "block identity: --kv-events-config"
             ' \'{"publisher":"zmq","topic":"kv-events"}\' with a subscriber that writes a file',
         },
         versions="SGLang 0.2.15 to 0.5.23 (sources)",

@@ -14,7 +14,7 @@ import msgspec
 
 from kvtrace.ingest.jsonfields import decode_json
 from kvtrace.ingest.pyrepr import outside_pattern, repr_to_json, string_end
-from kvtrace.ingest.sglang_meta import MetaInfo, seconds_ns
+from kvtrace.ingest.sglang_meta import MetaInfo, adapter_name, seconds_ns
 
 EventKind = Literal["received", "finished"]
 MAX_ID_CHARS: Final = 512
@@ -155,13 +155,6 @@ def checked_id(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise DamagedRequest("request id")
-
-
-def adapter_name(value: object) -> str | None:
-    """The adapter; of a path its last part, for a path may name people and hosts."""
-    if not isinstance(value, str) or not value:
-        return None
-    return value.rstrip("/").rsplit("/", 1)[-1][:200] or None
 
 
 def parse_text(message: str) -> RequestEvent:

@@ -9,6 +9,7 @@ from typing import Final
 
 from kvtrace.ingest.contract import Metric, ReadContext
 from kvtrace.ingest.formats.sglang_text.ranks import Ranks
+from kvtrace.ingest.sglang_meta import llm_name
 from kvtrace.units import GIB
 
 CAPACITY_STARTS: Final = ("KV Cache is allocated. ", "max_total_num_tokens=")
@@ -176,10 +177,3 @@ class EngineFacts:
         if size is not None:
             facts["kv_bytes_per_token"] = size
         context.engine_facts = facts
-
-
-def llm_name(name: str) -> str:
-    """The model's name; of a path, its last part (a path may name people and hosts)."""
-    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
-        return name.rstrip("/").rsplit("/", 1)[-1]
-    return name
