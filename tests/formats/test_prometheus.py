@@ -8,10 +8,10 @@ import pytest
 
 from kvtrace.ingest.contract import Metric
 from kvtrace.ingest.formats.prometheus import FORMATS
-from kvtrace.ingest.formats.prometheus.exposition import parse_labels, parse_sample, stamp_ns
-from kvtrace.ingest.formats.prometheus.observe import QUANTILES
-from kvtrace.ingest.formats.prometheus.series import PROGRAMS, resolve
 from kvtrace.ingest.pipeline import ingest_paths
+from kvtrace.ingest.prometheus.exposition import parse_labels, parse_sample, stamp_ns
+from kvtrace.ingest.prometheus.observe import QUANTILES
+from kvtrace.ingest.prometheus.series import PROGRAMS, resolve
 from kvtrace.ingest.registry import all_formats
 from kvtrace.schema.metrics import METRICS
 from kvtrace.units import NS_PER_S

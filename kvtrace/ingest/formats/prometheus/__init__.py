@@ -8,9 +8,9 @@ nothing becomes a request. Names are those of serving engines (`engines`), KV la
 from __future__ import annotations
 
 from kvtrace.ingest.contract import Format, Guess, Head
-from kvtrace.ingest.formats.prometheus.exposition import MetaLine, parse_comment, parse_sample
 from kvtrace.ingest.formats.prometheus.reader import read
-from kvtrace.ingest.formats.prometheus.series import resolve
+from kvtrace.ingest.prometheus.exposition import MetaLine, parse_comment, parse_sample
+from kvtrace.ingest.prometheus.series import resolve
 
 _MAX_LINES = 2_000
 _MAX_CHARS = 4_000
@@ -93,8 +93,7 @@ FORMATS: tuple[Format, ...] = (
             " Dynamo: DYN_REQUEST_TRACE=1)",
             "reuse": "block hashes: vLLM --kv-events-config, LMCache"
             " --lookup-hash-log-dir, Dynamo DYN_REQUEST_TRACE=1",
-            "observation_times": "a line `# scrape_ts EPOCH`"
-            " before each scrape",
+            "observation_times": "a line `# scrape_ts EPOCH` before each scrape",
             "block_events": "vLLM --kv-cache-metrics",
             "tier_split": "vLLM 0.33 (`prompt_tokens_cached_by_source`), SGLang 0.5.10 or"
             " newer with --enable-metrics",

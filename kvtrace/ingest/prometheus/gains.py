@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kvtrace.ingest.formats.prometheus.scrapes import Scrape
-from kvtrace.ingest.formats.prometheus.series import Series
-from kvtrace.ingest.formats.prometheus.targets import Target
+from kvtrace.ingest.prometheus.scrapes import Scrape
+from kvtrace.ingest.prometheus.series import Series
+from kvtrace.ingest.prometheus.targets import Target
 
 
 class Gain(NamedTuple):

@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Final
 
 from kvtrace.ingest.contract import Metric
-from kvtrace.ingest.formats.prometheus.gains import Gain
-from kvtrace.ingest.formats.prometheus.series import Series
-from kvtrace.ingest.formats.prometheus.uses import Use
+from kvtrace.ingest.prometheus.gains import Gain
+from kvtrace.ingest.prometheus.series import Series
+from kvtrace.ingest.prometheus.uses import Use
 from kvtrace.schema.metrics import METRICS
 
 QUANTILES: Final = (50, 90, 99)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kvtrace.ingest.formats.prometheus.series import Series
-from kvtrace.ingest.formats.prometheus.targets import Target
+from kvtrace.ingest.prometheus.series import Series
+from kvtrace.ingest.prometheus.targets import Target
 
 
 @dataclass(slots=True)

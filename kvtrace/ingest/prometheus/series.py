@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from kvtrace.ingest.formats.prometheus.engines import ENGINES
-from kvtrace.ingest.formats.prometheus.exposition import Labels
-from kvtrace.ingest.formats.prometheus.layers import LAYERS, MACHINES
-from kvtrace.ingest.formats.prometheus.targets import Target, target_of
-from kvtrace.ingest.formats.prometheus.uses import Family, Program, Suffix, Use
+from kvtrace.ingest.prometheus.engines import ENGINES
+from kvtrace.ingest.prometheus.exposition import Labels
+from kvtrace.ingest.prometheus.layers import LAYERS, MACHINES
+from kvtrace.ingest.prometheus.targets import Target, target_of
+from kvtrace.ingest.prometheus.uses import Family, Program, Suffix, Use
 from kvtrace.schema.metrics import METRICS
 
 PROGRAMS: Final = (*ENGINES, *LAYERS, *MACHINES)

@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from kvtrace.ingest.contract import ReadContext
-from kvtrace.ingest.formats.prometheus.exposition import Labels
-from kvtrace.ingest.formats.prometheus.series import PROGRAMS
+from kvtrace.ingest.prometheus.exposition import Labels
+from kvtrace.ingest.prometheus.series import PROGRAMS
 
 Version = tuple[int, int, int]
 _VLLM_NAMES: Final[dict[str, tuple[Version | None, Version | None, str]]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvtrace.ingest.formats.prometheus.uses import (
+from kvtrace.ingest.prometheus.uses import (
     Family,
     Program,
     Use,

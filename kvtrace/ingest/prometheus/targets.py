@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kvtrace.ingest.formats.prometheus.uses import Program
+from kvtrace.ingest.prometheus.uses import Program
 
 _TARGET_LABELS: Final = (
     "cluster",

@@ -1,0 +1,1 @@
+"""Prometheus series of engines, KV layers and machines: what each becomes, and what it gained."""
