@@ -449,3 +449,20 @@ def test_token_ids_of_few_requests_are_not_taken_for_the_reuse_of_all() -> None:
     reading = read_bytes(VLLM, log.encode(), token_key=b"k" * 32)
     assert reading.context.found_block_size_tokens is None  # nobody reads the blocks then
     assert reading.context.evidence_grade == "L"
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "\u0663\u0664", "1e5", "0x1", "--1", "1,000"])
+def test_what_is_no_number_damages_the_line(number: str) -> None:
+    stats = STATS.replace("Running: 1", f"Running: {number}")
+    iteration = (
+        f"Iteration(7): {number} context requests, 40 context tokens, 5 generation requests,"
+        " 5 generation tokens, iteration elapsed time: 1.00 ms"
+    )
+    reading = read_bytes(VLLM, lines(f"Engine 000: {stats}", iteration))
+    assert reading.rejected == [(1, "damaged_line"), (2, "damaged_line")]
+    assert reading.samples == []
+
+
+def test_less_than_nothing_is_unknown() -> None:
+    reading = read_bytes(VLLM, lines(f"Engine 000: {STATS.replace('1.0%', '-1.0%')}"))
+    assert reading.metric("kv_usage_ratio") == [None]

@@ -49,7 +49,9 @@ class IgnoredMessage(Exception):
 
 _PARAMS = re.compile(r", (sampling_params|params): ")
 _LORA_NAME = re.compile(r"LoRARequest\(lora_name='([^'\\]{1,200})'")
-_EMBEDS = re.compile(r", prompt_embeds shape: (?:None|[\w.]{0,20}\(?\[[\d, ]*\]\)?|\([\d, ]*\))")
+_EMBEDS = re.compile(
+    r", prompt_embeds shape: (?:None|[\w.]{0,20}\(?\[[\d, ]*\]\)?|\([\d, ]*\))", re.ASCII
+)
 _ADAPTER_REQUEST = ", prompt_adapter_request: "
 _RESPONSE_MODE = re.compile(r"(.*?)(?: \((streaming delta|streaming complete)\))?", re.DOTALL)
 _FINISH = re.compile(r", finish_reason: (\w{1,40})\.?")

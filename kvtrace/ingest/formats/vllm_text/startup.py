@@ -9,22 +9,28 @@ from typing import Final
 from kvtrace.ingest.contract import Metric, ReadContext
 from kvtrace.units import GIB
 
-_BANNER = re.compile(r"vLLM (?:API server|server) version v?(\d[\w.+-]{0,60})")
-_ENGINE = re.compile(r"Initializing an? (?:V1 )?LLM engine \(v?(\d[\w.+-]{0,60})\) with config: ")
+_BANNER = re.compile(r"vLLM (?:API server|server) version v?(\d[\w.+-]{0,60})", re.ASCII)
+_ENGINE = re.compile(
+    r"Initializing an? (?:V1 )?LLM engine \(v?(\d[\w.+-]{0,60})\) with config: ", re.ASCII
+)
 _CAPACITY = re.compile(
     r"(?:[A-Za-z][\w /:()-]{0,60} )?KV cache size: ([\d,]{1,20}) tokens"
-    r"(?:, Maximum concurrency for ([\d,]{1,20}) tokens per request: (\d{1,9}\.\d{1,9})x)?\.?"
+    r"(?:, Maximum concurrency for ([\d,]{1,20}) tokens per request: (\d{1,9}\.\d{1,9})x)?\.?",
+    re.ASCII,
 )
 _CONCURRENCY = re.compile(
-    r"Maximum concurrency for ([\d,]{1,20}) tokens per request: (\d{1,9}\.\d{1,9})x\.?"
+    r"Maximum concurrency for ([\d,]{1,20}) tokens per request: (\d{1,9}\.\d{1,9})x\.?", re.ASCII
 )
-_MEMORY = re.compile(r"Available KV cache memory: (\d{1,9}(?:\.\d{1,9})?) GiB\.?")
-_V0_BLOCKS = re.compile(r"# (?:GPU|cuda|\w{1,20}) blocks: (\d{1,12}), # CPU blocks: (\d{1,12})\.?")
+_MEMORY = re.compile(r"Available KV cache memory: (\d{1,9}(?:\.\d{1,9})?) GiB\.?", re.ASCII)
+_V0_BLOCKS = re.compile(
+    r"# (?:GPU|cuda|\w{1,20}) blocks: (\d{1,12}), # CPU blocks: (\d{1,12})\.?", re.ASCII
+)
 _INIT_BLOCKS = re.compile(
-    r"[\w ]{0,60}cache_config_info with initialization after num_gpu_blocks is: (\d{1,12})\.?"
+    r"[\w ]{0,60}cache_config_info with initialization after num_gpu_blocks is: (\d{1,12})\.?",
+    re.ASCII,
 )
 _CONFIG: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = tuple(
-    (fact, kind, re.compile(pattern))
+    (fact, kind, re.compile(pattern, re.ASCII))
     for fact, kind, pattern in (
         # fact, kind, `name=value` of a config or Namespace, or `'name': value` of the arguments
         ("llm", "name", r"\bmodel'?(?:=|: )'([^'\\]{1,300})'"),
@@ -41,7 +47,8 @@ _CONFIG: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = tuple(
 )
 _BLOCK_SIZES: Final = (8, 16, 32, 64, 128)
 _GPU = re.compile(
-    r"\s*GPU (\d{1,3}): ((?:NVIDIA|AMD|Intel|Tesla)[\w .-]{1,60}?)(?: \(UUID: [^)]*\))?\s*"
+    r"\s*GPU (\d{1,3}): ((?:NVIDIA|AMD|Intel|Tesla)[\w .-]{1,60}?)(?: \(UUID: [^)]*\))?\s*",
+    re.ASCII,
 )
 _DEFAULT_BLOCK_SIZE: Final = 16
 _MAX_CONFIG_CHARS: Final = 40_000

@@ -41,10 +41,12 @@ class ParsedStats:
     has_unknown_field: bool = False
 
 
-_NUMBER = r"(-?\d+(?:\.\d+)?|nan|-?inf)"
-_LABEL = re.compile(r"(Engine \d{1,5}|\d{1,5} Engines Aggregated): ")
-_FETCH = re.compile(r"(\d+) waiting to start, (\d+) in progress, (\d+) completed waiting")
-_FIELD = re.compile(rf"{_NUMBER}(?: tokens/s| reqs?|%)?")
+_NUMBER = r"(-?\d{1,18}(?:\.\d{1,18})?|nan|-?inf)"
+_LABEL = re.compile(r"(Engine \d{1,5}|\d{1,5} Engines Aggregated): ", re.ASCII)
+_FETCH = re.compile(
+    r"(\d{1,9}) waiting to start, (\d{1,9}) in progress, (\d{1,9}) completed waiting", re.ASCII
+)
+_FIELD = re.compile(rf"{_NUMBER}(?: tokens/s| reqs?|%)?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z][\w /()-]{0,60}")
 
 _PROMPT_RATE: Final = MetricSpec("prompt_tokens_per_s", "tokens_per_s", "interval")
@@ -94,8 +96,11 @@ _FEATURE_OF: Final[dict[str, str]] = {
 
 
 def _value(text: str, spec: MetricSpec) -> float | None:
-    """The printed number in the metric's unit, nearest to the decimal; None for nan and inf."""
-    return None if "n" in text else float(Decimal(text).scaleb(spec.shift))
+    """The printed number in the metric's unit, nearest to the decimal.
+
+    None where it measures nothing: nan, inf, or less than zero.
+    """
+    return None if "n" in text or text[0] == "-" else float(Decimal(text).scaleb(spec.shift))
 
 
 def unlabelled(message: str) -> tuple[str | None, str]:
@@ -193,7 +198,7 @@ def _is_whole(names: tuple[str, ...], metrics: set[str]) -> bool:
     return "kv_usage_ratio" in metrics
 
 
-_V0_HITS = re.compile(rf"Prefix cache hit rate: GPU: {_NUMBER}%, CPU: {_NUMBER}%\.?")
+_V0_HITS = re.compile(rf"Prefix cache hit rate: GPU: {_NUMBER}%, CPU: {_NUMBER}%\.?", re.ASCII)
 _V0_SPECS: Final = (
     MetricSpec("prefix_hit_ratio", "ratio", "cumulative", "v0", -2),
     MetricSpec("cpu_prefix_hit_ratio", "ratio", "cumulative", "v0", -2),
@@ -213,10 +218,13 @@ def parse_v0_hits(message: str) -> ParsedStats | None:
     return ParsedStats(None, tuple(values), ("v0_stats",))
 
 
+_COUNT = r"(\d{1,18})"
 _ITERATION = re.compile(
-    r"Iteration\(\d+\): (\d+) context requests, (\d+) context tokens, (\d+) generation requests,"
-    rf" (\d+) generation tokens, iteration elapsed time: {_NUMBER} ms( \(dummy\))?"
-    rf"(?:, [A-Z]\w{{0,20}} KV cache usage: {_NUMBER}%)?(?:, [\w /:,.()%-]{{1,400}})?"
+    rf"Iteration\(\d{{1,18}}\): {_COUNT} context requests, {_COUNT} context tokens,"
+    rf" {_COUNT} generation requests, {_COUNT} generation tokens,"
+    rf" iteration elapsed time: {_NUMBER} ms( \(dummy\))?"
+    rf"(?:, [A-Z]\w{{0,20}} KV cache usage: {_NUMBER}%)?(?:, [\w /:,.()%-]{{1,400}})?",
+    re.ASCII,
 )
 _ITERATION_SPECS: Final = (
     MetricSpec("iteration_context_requests", "requests", "last_batch"),

@@ -26,13 +26,17 @@ from kvtrace.units import MIB
 _START: Final = "KV Transfer metrics: "
 _MAX_CHARS: Final = 20_000
 _NUMBER: Final = r"-?\d{1,24}(?:\.\d{1,24})?(?:e[+-]?\d{1,3})?|nan|-?inf"
-_FIELD = re.compile(rf"([A-Za-z][\w:. ()/-]{{0,80}})=({_NUMBER}|\{{[^{{}}]*+\}})(?:, |\.?$)")
+_FIELD = re.compile(
+    rf"([A-Za-z][\w:. ()/-]{{0,80}})=({_NUMBER}|\{{[^{{}}]*+\}})(?:, |\.?$)", re.ASCII
+)
 _OTHER_FIELD = re.compile(
     r"([A-Za-z][\w:. ()/-]{0,80})=(?:[^,{}\[\]]{0,200}(?:, |$)|[{\[].*[}\]]$)"
 )
 _NESTED = re.compile(
-    rf"'([^'\\{{}}]{{1,80}})': (?:np\.float64\()?({_NUMBER})\)?(?:, |$)"  # numpy 2 prints its type
+    rf"'([^'\\{{}}]{{1,80}})': (?:np\.float64\()?({_NUMBER})\)?(?:, |$)",
+    re.ASCII,
 )
+"""One number of a dict repr; numpy 2 prints its type around it."""
 
 Direction = Literal["load", "store", "hand_off"]
 Numbers = dict[str, Decimal | None]
