@@ -17,6 +17,7 @@ _MODULES: Final = (
     "vllm_text",
     "sglang_text",
     "prometheus",
+    "prometheus_api",
     "dynamo_request_trace",
     "lmcache_text",
     "mooncake_store",
@@ -40,6 +41,7 @@ _MODULES: Final = (
     "tabbyapi_text",
     "ollama_text",
     "tgi_text",
+    "litellm",
 )
 
 

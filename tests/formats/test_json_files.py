@@ -53,8 +53,8 @@ def label(path: Path) -> str:
 
 
 def name_of(path: Path) -> str:
-    """The format of a fixture; a document over many lines is a format of its own."""
-    return "otlp_genai_document" if path.name == "document.json" else path.parent.name
+    """The format of a fixture."""
+    return path.parent.name
 
 
 @pytest.mark.parametrize("path", OURS, ids=label)
@@ -64,7 +64,7 @@ def test_every_fixture_is_taken_for_its_own_format(path: Path) -> None:
 
 @pytest.mark.parametrize("path", OTHERS, ids=label)
 def test_no_fixture_of_another_format_is_taken_for_one_of_these(path: Path) -> None:
-    assert sniffed(all_formats(), path.read_bytes()) not in {*NAMES, "otlp_genai_document"}
+    assert sniffed(all_formats(), path.read_bytes()) not in NAMES
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
@@ -105,7 +105,7 @@ def test_hurt_files_lose_no_record_and_raise_nothing(path: Path) -> None:
             assert all(0 <= key < 2**64 for key in row.block_keys or ())
 
 
-@pytest.mark.parametrize("name", [*NAMES, "otlp_genai_document"])
+@pytest.mark.parametrize("name", NAMES)
 def test_deep_and_huge_records_are_rejected(name: str) -> None:
     entry = format_named(name)
     assert entry is not None

@@ -81,3 +81,22 @@ def test_requests_have_the_values_of_the_index(
     entry = format_named(format_name)
     assert entry is not None
     assert all(row.is_benchmark == entry.is_benchmark for row in rows)
+
+
+def test_gains_of_a_range_query_add_up_to_the_index(shared_dir: Path) -> None:
+    name = "prom_query_range_vllm.json"
+    want = expected(shared_dir, name)
+    reading = read_shared(shared_dir, name, "prometheus_api")
+    gains = [
+        metric
+        for sample in reading.samples
+        for metric in sample.metrics
+        if metric.metric == "prefix_hit_ratio" and metric.window == "interval"
+    ]
+    queries = sum(metric.denominator or 0 for metric in gains)
+    hits = sum(metric.numerator or 0 for metric in gains)
+    assert (queries, hits) == (want["increase_queries"], want["increase_hits"])
+    assert hits / queries == pytest.approx(float(str(want["hit_rate"])))
+    assert min(metric.window_ns or 0 for metric in gains) == ns_of(want["step_s"])
+    assert reading.requests == []
+    assert "counters_restarted" in reading.note_codes

@@ -113,7 +113,7 @@ def _sniff(head: Head) -> Guess | None:
         return Guess(0.95, "traces in Jaeger's JSON (spans with operationName, processes)")
     start = head.text[:_HEAD_CHARS]
     names = ('"traceID"', '"spans"', '"operationName"', '"spanID"')
-    if not head.json_objects and all(name in start for name in names):
+    if not ours and all(name in start for name in names):
         return Guess(0.9, "a long document of traces in Jaeger's JSON")
     return None
 

@@ -1,6 +1,6 @@
 """Spans of model calls in OTLP JSON, as the OpenTelemetry collector's file exporter writes them.
 
-A line (or the whole file) is one export request with any number of spans; 64-bit integers are JSON
+A line (or the file) is one export request with any number of spans; 64-bit integers are JSON
 strings there, ids hex. Whose spans they are does not matter: vLLM's `llm_request`, gateways and
 agents that follow the GenAI conventions stand in one file, often around each other (`spans`). Spans
 of other kinds, attributes of resources and texts are passed over. Tempo's `batches` are the same.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -133,7 +132,7 @@ def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
     file.book.describe(context)
 
 
-def _guess(head: Head) -> Guess | None:
+def _sniff(head: Head) -> Guess | None:
     """Whether calls of models are in the head, be it whole exports or the start of a long one."""
     exports = [item for item in head.json_objects if _resources(item)]
     ours = sum(map(_has_call, exports))
@@ -145,7 +144,7 @@ def _guess(head: Head) -> Guess | None:
     start = head.text[:256]
     is_long = '"resourceSpans"' in start or ('"batches"' in start and '"scopeSpans"' in head.text)
     names = (f'"{VLLM_SPAN}"', *(f'"{mark}' for mark in _MARKS))
-    if not head.json_objects and is_long and any(name in head.text for name in names):
+    if not exports and is_long and any(name in head.text for name in names):
         return Guess(0.9, "a long OTLP export with spans of model calls")
     if exports:
         return Guess(
@@ -181,54 +180,33 @@ def _listed(value: object) -> list[dict[str, object]]:
     return [item for item in value if keys_of(item)] if isinstance(value, list) else []
 
 
-def _is_document(head: Head) -> bool:
-    """Whether the first export spans several lines."""
-    return len(head.lines) > 1 and not head.lines[0].rstrip().endswith("}")
-
-
-def _sniff_lines(head: Head) -> Guess | None:
-    return None if _is_document(head) else _guess(head)
-
-
-def _sniff_document(head: Head) -> Guess | None:
-    return _guess(head) if _is_document(head) else None
-
-
-_LINES: Final = Format(
-    name="otlp_genai",
-    title="Spans of model calls (OTLP JSON, an export a line): vLLM and OpenTelemetry GenAI",
-    framing="lines",
-    best_grade="B",
-    supplies=CALL_COLUMNS,
-    missing={
-        "reuse": "block hashes; vLLM: --kv-events-config"
-        ' \'{"enable_kv_cache_events":true,"publisher":"zmq"}\' with a subscriber that writes a'
-        " file",
-        "cached_tokens": "vLLM's spans have none: its usage in a gateway's log"
-        " (--enable-prompt-tokens-details); other callers: an instrumentation that writes"
-        " gen_ai.usage.cache_read.input_tokens",
-        "queue": "vLLM's own spans (--otlp-traces-endpoint); callers do not see the queue",
-        "ttft": "vLLM's own spans, or gen_ai.response.time_to_first_chunk of the caller",
-        "sessions": "gen_ai.conversation.id on the caller's spans",
-        "hit_ratio": "/metrics of the engine, scraped over the same time",
-    },
-    versions="vLLM 0.6 to 0.33 tracing (SpanAttributes), V0 and V1; OpenTelemetry GenAI conventions"
-    " up to 0.66b2 with the older token names; OpenLLMetry, OpenInference; collector file exporter,"
-    " Tempo",
-    sniff=_sniff_lines,
-    read=_read,
-    enable_hint="vllm serve --otlp-traces-endpoint grpc://COLLECTOR:4317 (callers:"
-    " OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental), and in the collector the exporter"
-    " `file: {path: spans.json, format: json}` of a traces pipeline without sampling",
-    max_record_bytes=128 * MIB,
-)
 FORMATS: tuple[Format, ...] = (
-    _LINES,
-    replace(
-        _LINES,
-        name="otlp_genai_document",
-        title="Spans of model calls (OTLP JSON, one document over many lines)",
-        framing="json",
-        sniff=_sniff_document,
+    Format(
+        name="otlp_genai",
+        title="Spans of model calls (OTLP JSON): vLLM and OpenTelemetry GenAI",
+        framing="lines",
+        best_grade="B",
+        supplies=CALL_COLUMNS,
+        missing={
+            "reuse": "block hashes; vLLM: --kv-events-config"
+            ' \'{"enable_kv_cache_events":true,"publisher":"zmq"}\' with a subscriber that writes a'
+            " file",
+            "cached_tokens": "vLLM's spans have none: its usage in a gateway's log"
+            " (--enable-prompt-tokens-details); other callers: an instrumentation that writes"
+            " gen_ai.usage.cache_read.input_tokens",
+            "queue": "vLLM's own spans (--otlp-traces-endpoint); callers do not see the queue",
+            "ttft": "vLLM's own spans, or gen_ai.response.time_to_first_chunk of the caller",
+            "sessions": "gen_ai.conversation.id on the caller's spans",
+            "hit_ratio": "/metrics of the engine, scraped over the same time",
+        },
+        versions="vLLM 0.6 to 0.33 tracing (SpanAttributes), V0 and V1; OpenTelemetry GenAI"
+        " conventions up to 0.66b2 with the older token names; OpenLLMetry, OpenInference;"
+        " collector file exporter, Tempo",
+        sniff=_sniff,
+        read=_read,
+        enable_hint="vllm serve --otlp-traces-endpoint grpc://COLLECTOR:4317 (callers:"
+        " OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental), and in the collector the"
+        " exporter `file: {path: spans.json, format: json}` of a traces pipeline without sampling",
+        max_record_bytes=128 * MIB,
     ),
 )
