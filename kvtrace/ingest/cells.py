@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from kvtrace.ingest.contract import Guess, Head, ReadContext, Record
+from kvtrace.ingest.frame import MAX_RECORD_BYTES
 from kvtrace.ingest.jsonrows import RowT
 from kvtrace.ingest.limits import MAX_COUNT
 
@@ -80,6 +81,7 @@ def split_cells(data: bytes) -> list[str]:
     text = data.decode("utf-8", errors="replace").removeprefix(_BOM)
     if '"' not in text:
         return [cell.strip() for cell in text.split(",")]
+    csv.field_size_limit(MAX_RECORD_BYTES)  # the limit of the module is a small 128 KiB
     try:
         return [cell.strip() for cell in next(csv.reader([text], strict=True))]
     except (csv.Error, StopIteration) as cause:

@@ -6,14 +6,18 @@ Fields are declared as `msgspec.Raw`, so that the digits are still those of the 
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
+
+from kvtrace.ingest.jsonfields import decode_json
 
 NO_VALUE: Final = msgspec.Raw(b"")
 _ABSENT: Final = ("", "-", "null")
 _MAX_CHARS: Final = 64
 _TEXT: Final = msgspec.json.Decoder(str)
+
+ShapeT = TypeVar("ShapeT")
 
 
 def raw_text(value: msgspec.Raw) -> str | None:
@@ -70,3 +74,14 @@ def id_of(value: object) -> str | None:
 def name_of(value: object) -> str | None:
     """A name that is a text; None where it is absent."""
     return id_of(value) if isinstance(value, str) else None
+
+
+def nested(decoder: msgspec.json.Decoder[ShapeT], value: msgspec.Raw) -> ShapeT | None:
+    """An object, or an object inside a JSON string; None if it is anything else."""
+    data = bytes(value)
+    try:
+        if data[:1] == b'"':
+            data = _TEXT.decode(data).encode()
+        return decode_json(decoder, data)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None

@@ -1,0 +1,119 @@
+"""One call of LiteLLM to a model, whichever of its logs it stands in, as a request row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from kvtrace.ingest.contract import ReadContext, Record, RequestRow
+from kvtrace.ingest.gateways import GatewayFile
+from kvtrace.ingest.jsonfields import between_ns
+from kvtrace.ingest.usage import parsed_count, read_usage
+from kvtrace.schema.manifest import Status
+
+_FAILURES: Final = ("failure", "failed", "error")
+_CLIENT_CLOSED: Final = "499"
+_CALL_TYPE: Final = re.compile(r"[a-z][a-z_]{0,39}", re.ASCII)
+_WATCHED_SESSIONS: Final = 10_000
+_FEWEST_SESSIONS: Final = 20
+
+
+class Attempt(msgspec.Struct, gc=False, kw_only=True):
+    """What both logs say of a call; retries and fallbacks are calls of their own."""
+
+    request_id: str | None
+    session_id: str | None
+    parent_id: str | None = None
+    tenant: str | None
+    llm: str | None
+    call_type: str | None
+    status: str | None
+    error_code: str | None = None
+    is_cache_hit: bool
+    is_stream: bool | None
+    """None: the log does not say."""
+    started_at: str | None
+    first_at: str | None
+    ended_at: str | None
+    usage: Mapping[str, object]
+
+
+class LiteLlmFile(GatewayFile):
+    """The calls of one file."""
+
+    def __init__(self, context: ReadContext) -> None:
+        super().__init__(context)
+        self._sessions: set[str] = set()
+        self._session_rows = 0
+
+    def row(self, record: Record, call: Attempt) -> RequestRow:
+        """The request row of a call.
+
+        Raises:
+            msgspec.ValidationError: a time or count is none, or there is neither.
+        """
+        flags: list[str] = []
+        start = self._instant("startTime", call.started_at, flags)
+        end = self._instant("endTime", call.ended_at, flags)
+        first = self._instant("completionStartTime", call.first_at, flags)
+        status = _status(call)
+        if start is None and not call.usage:
+            raise msgspec.ValidationError("neither tokens nor times of a call")
+        has_first = status == "ok" and call.is_stream is not False and first != end
+        row = RequestRow(
+            offset=record.offset,
+            line=record.line,
+            request_id=call.request_id,
+            session_id=call.session_id,
+            parent_id=call.parent_id,
+            tenant=call.tenant,
+            llm=call.llm,
+            request_type=_call_type(call.call_type),
+            arrived_at_ns=start,
+            ttft_ns=between_ns(start, first, flags) if has_first else None,
+            e2e_ns=between_ns(start, end, flags),
+            status=status,
+        )
+        self._watch(call.session_id)
+        is_counted = status in ("ok", "gateway_cache_hit") or not _is_zero(call.usage)
+        return self.fill(row, read_usage(call.usage) if is_counted else None, flags)
+
+    def _instant(self, name: str, text: str | None, flags: list[str]) -> int | None:
+        return None if text is None else self.instants.text_ns(name, text, flags)
+
+    def _watch(self, session_id: str | None) -> None:
+        if session_id is not None and self._session_rows < _WATCHED_SESSIONS:
+            self._session_rows += 1
+            self._sessions.add(session_id)
+
+    def describe(self) -> None:
+        """Clock, grade and notes of the file."""
+        self.finish("startTime", naive_is_utc_because="LiteLLM stores UTC, and it is taken as that")
+        if len(self._sessions) == self._session_rows >= _FEWEST_SESSIONS:
+            self.context.note(
+                "session_ids_unique",
+                "Every call has a session id of its own: LiteLLM makes one up where the client"
+                " sends none (litellm_session_id), so conversations are not known.",
+            )
+
+
+def _status(call: Attempt) -> Status:
+    if call.is_cache_hit:
+        return "gateway_cache_hit"
+    if (call.status or "").lower() not in _FAILURES:
+        return "ok"
+    return "cancelled" if call.error_code == _CLIENT_CLOSED else "error"
+
+
+def _is_zero(usage: Mapping[str, object]) -> bool:
+    """Whether the call used nothing: a failed one writes zeros where it knows nothing."""
+    return not any(
+        parsed_count(name, usage.get(name)) for name in ("prompt_tokens", "completion_tokens")
+    )
+
+
+def _call_type(text: str | None) -> str | None:
+    return text if text is not None and _CALL_TYPE.fullmatch(text) else None

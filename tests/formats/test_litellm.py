@@ -1,0 +1,167 @@
+"""LiteLLM payloads and spend logs: attempts, cache of the gateway, times, where usage stands."""
+
+from __future__ import annotations
+
+import json
+
+from kvtrace.ingest.formats.litellm import FORMATS
+from kvtrace.ingest.registry import all_formats
+from tests.formats.reading import DATA, read_bytes, sniffed
+
+PAYLOAD, SPEND = FORMATS
+FOLDER = DATA / "litellm"
+GOOD = (FOLDER / "good.jsonl").read_bytes()
+DAMAGED = (FOLDER / "damaged.jsonl").read_bytes()
+CSV = (FOLDER / "spend.csv").read_bytes()
+CSV_DAMAGED = (FOLDER / "spend_damaged.csv").read_bytes()
+MS = 1_000_000
+
+
+def test_tokens_wherever_the_version_puts_the_usage() -> None:
+    rows = read_bytes(PAYLOAD, GOOD).requests
+    assert [row.prompt_tokens for row in rows] == [100, None, 100, 900, 100, 50, 50, 70, None]
+    assert [row.cached_tokens for row in rows] == [64, None, 0, 300, None, 16, 32, 48, None]
+    assert [row.cache_write_tokens for row in rows] == [None] * 3 + [500] + [None] * 5
+    assert [row.output_tokens for row in rows] == [10, None, 10, 20, 10, 5, 5, 7, None]
+    assert all(row.flags == () for row in rows)
+
+
+def test_every_attempt_is_a_row_of_its_own() -> None:
+    rows = read_bytes(PAYLOAD, GOOD).requests
+    assert [row.status for row in rows] == [
+        "ok",
+        "error",
+        "ok",
+        "ok",
+        "gateway_cache_hit",
+        "ok",
+        "ok",
+        "ok",
+        "cancelled",
+    ]
+    assert [row.request_id for row in rows[1:3]] == ["c-2", "chatcmpl-a3"]  # one trace_id
+    assert rows[4].request_id == "chatcmpl-a1_cache_hit1780000006.5"
+
+
+def test_first_token_is_known_of_streams_only() -> None:
+    rows = read_bytes(PAYLOAD, GOOD).requests
+    # .75 - .25; failed; no stream; .75 - .25; cache; 8 - 7; first = end; 41 - 40.5; gone
+    assert [row.ttft_ns for row in rows] == [
+        500 * MS,
+        None,
+        None,
+        500 * MS,
+        None,
+        1_000 * MS,
+        None,
+        500 * MS,
+        None,
+    ]
+    assert [row.ttft_from for row in rows[:2]] == ["arrival", None]
+    assert [row.e2e_ns for row in rows[:5]] == [
+        2_000 * MS,
+        500 * MS,
+        1_000 * MS,
+        2_000 * MS,
+        3 * MS,
+    ]
+
+
+def test_ids_of_session_parent_and_tenant() -> None:
+    rows = read_bytes(PAYLOAD, GOOD).requests
+    assert [row.session_id for row in rows] == ["s-1"] * 5 + [None] * 3 + ["s-1"]
+    assert rows[3].parent_id == "chatcmpl-a1"
+    assert [row.tenant for row in rows[2:4]] == ["key-hash-1", "team-7"]
+    assert (rows[7].request_id, rows[7].tenant) == ("chatcmpl-a8", "k")
+
+
+def test_clock_is_utc() -> None:
+    reading = read_bytes(PAYLOAD, GOOD)
+    assert (reading.context.clock, reading.context.clock_resolution_ns) == ("utc", MS)
+    assert reading.requests[0].arrived_at_ns == 1_780_000_000_250 * MS
+    assert reading.requests[7].arrived_at_ns == 1_780_000_000_500 * MS  # 2026-05-28T20:26:40.5Z
+
+
+def test_no_text_host_or_address_is_kept() -> None:
+    for entry, data in ((PAYLOAD, GOOD), (SPEND, CSV)):
+        assert "secret" not in repr(read_bytes(entry, data).rows)
+        assert b"secret" in data
+
+
+def test_grade_is_of_lengths_where_no_call_says_what_was_cached() -> None:
+    assert read_bytes(PAYLOAD, GOOD).context.evidence_grade is None
+    assert read_bytes(PAYLOAD, GOOD.split(b"\n")[1]).context.evidence_grade == "L"
+
+
+def test_damaged_payloads() -> None:
+    reading = read_bytes(PAYLOAD, DAMAGED)
+    assert reading.rejected == [
+        *((line, "invalid_field") for line in range(2, 7)),
+        (7, "invalid_json"),
+    ]
+    assert [row.request_id for row in reading.requests] == ["chatcmpl-a1", "b8", "b9", "b10"]
+    assert [row.flags for row in reading.requests[1:]] == [
+        ("time_order",),
+        (),
+        ("cached_above_prompt",),
+    ]
+    assert reading.requests[2].arrived_at_ns is None
+
+
+def test_session_ids_that_are_made_up_for_each_call_are_noted() -> None:
+    call = json.loads(GOOD.split(b"\n")[0])
+    one_each = [json.dumps({**call, "session_id": f"s-{number}"}) for number in range(20)]
+    assert "session_ids_unique" in read_bytes(PAYLOAD, "\n".join(one_each).encode()).note_codes
+    shared = [json.dumps({**call, "session_id": f"s-{number % 19}"}) for number in range(20)]
+    assert "session_ids_unique" not in read_bytes(PAYLOAD, "\n".join(shared).encode()).note_codes
+
+
+def test_rows_of_the_table() -> None:
+    reading = read_bytes(SPEND, CSV)
+    rows = reading.requests
+    assert [row.line for row in rows] == [2, 4, 6, 8, 10]  # tags hold a line end in four rows
+    assert [row.prompt_tokens for row in rows] == [100, 100, None, 100, 7]
+    assert [row.cached_tokens for row in rows] == [64, None, None, None, None]
+    assert [row.status for row in rows] == ["ok", "ok", "error", "gateway_cache_hit", "ok"]
+    assert [row.ttft_ns for row in rows] == [500 * MS, None, None, None, 500 * MS]
+    assert [row.e2e_ns for row in rows] == [2_000 * MS, 1_000 * MS, 100 * MS, 4 * MS, 1_000 * MS]
+    assert rows[3].request_id == "r1_cache_hit1780000006.1"
+    assert reading.ignored == {"header": 1}
+
+
+def test_times_of_the_table_have_no_zone() -> None:
+    reading = read_bytes(SPEND, CSV)
+    assert reading.requests[0].arrived_at_ns == 1_780_000_000_250 * MS
+    assert reading.context.clock == "naive"
+    assert reading.note_codes == {"naive_clock"}
+    placed = read_bytes(SPEND, CSV, tz="Europe/Berlin")
+    assert placed.requests[0].arrived_at_ns == 1_779_992_800_250 * MS  # two hours earlier
+    assert placed.context.clock == "utc"
+
+
+def test_damaged_rows_of_the_table() -> None:
+    reading = read_bytes(SPEND, CSV_DAMAGED)
+    assert [reason for _, reason in reading.rejected] == [
+        "wrong_cell_count",
+        "invalid_field",
+        "invalid_field",
+        "invalid_csv",
+    ]
+    assert [row.request_id for row in reading.requests] == ["r1", "r5"]
+    assert reading.requests[1].prompt_tokens == 1  # its metadata is no JSON
+    assert reading.ignored == {"header": 1, "repeated_header": 1}
+
+
+def test_long_cells_are_read() -> None:
+    head, *record = CSV.split(b"\n")[:3]
+    long = b"\n".join(record).replace(b"secret-user", b'"' + b"x" * 200_000 + b'"')
+    data = head + b"\n" + long + b"\n"
+    assert [row.prompt_tokens for row in read_bytes(SPEND, data).requests] == [100]
+
+
+def test_they_are_recognised() -> None:
+    assert {sniffed(all_formats(), data) for data in (GOOD, DAMAGED)} == {"litellm"}
+    assert {sniffed(all_formats(), data) for data in (CSV, CSV_DAMAGED)} == {"litellm_spend_logs"}
+    assert sniffed(all_formats(), b"[" + GOOD.replace(b"\n", b",\n").rstrip(b",\n") + b"]") == (
+        "litellm"
+    )
