@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtrace.ingest.contract import RequestRow
-from kvtrace.ingest.formats.vllm_text import FORMATS
+from kvtrace.ingest.formats.vllm_text import FORMATS, iterations
 from kvtrace.ingest.registry import all_formats
 from tests.formats.reading import DATA, Reading, confidence, read_bytes, sniffed
 
@@ -466,3 +466,38 @@ def test_what_is_no_number_damages_the_line(number: str) -> None:
 def test_less_than_nothing_is_unknown() -> None:
     reading = read_bytes(VLLM, lines(f"Engine 000: {STATS.replace('1.0%', '-1.0%')}"))
     assert reading.metric("kv_usage_ratio") == [None]
+
+
+def test_iterations_past_the_first_are_pooled_by_engine_and_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(iterations, "MAX_SINGLE", 1)
+    step = (
+        "Engine 00{}: Iteration({}): 1 context requests, {} context tokens, 2 generation requests,"
+        " 2 generation tokens, iteration elapsed time: {}.50 ms{}"
+    )
+    usage = ", GPU KV cache usage: 5.0%"
+    second = [
+        step.format(0, 1, 100, 10, usage),  # alone
+        step.format(0, 2, 10, 20, usage),
+        step.format(1, 3, 70, 30, ""),
+        step.format(0, 4, 30, 40, ""),
+    ]
+    at = "INFO 06-01 12:00:0{} [x.py:1] "
+    log = [at.format(0) + text for text in second] + [at.format(1) + second[1]]
+    reading = read_bytes(VLLM, ("\n".join(log) + "\n").encode())
+    assert [(s.engine, s.line) for s in reading.samples] == [
+        ("Engine 000", 1),
+        ("Engine 000", 2),  # and 4
+        ("Engine 001", 3),
+        ("Engine 000", 5),
+    ]
+    pooled = {m.metric: m for m in reading.samples[1].metrics}
+    elapsed, tokens = pooled["iteration_elapsed_s"], pooled["iteration_context_tokens"]
+    # 20.5 ms and 40.5 ms: 61 ms in two steps; 10 and 30 tokens
+    assert (elapsed.value, elapsed.numerator, elapsed.denominator) == (0.0305, 0.061, 2.0)
+    assert (tokens.value, tokens.numerator, tokens.denominator) == (20.0, 40.0, 2.0)
+    assert (tokens.window, tokens.window_ns) == ("interval", 10**9)
+    assert pooled["kv_usage_ratio"].denominator == 1.0
+    assert reading.context.tally.used == 5
+    assert "iterations_pooled" in reading.note_codes

@@ -9,6 +9,12 @@ from typing import Final
 
 from kvtrace.ingest.contract import LogContext, LogLine, Tally, TransferRow
 from kvtrace.ingest.formats.vllm_text.book import MAX_OPEN, BookCounts, RequestBook
+from kvtrace.ingest.formats.vllm_text.iterations import (
+    MAX_SINGLE,
+    IterationPool,
+    looks_like_iteration,
+    parse_iteration,
+)
 from kvtrace.ingest.formats.vllm_text.messages import (
     DamagedMessage,
     IgnoredMessage,
@@ -20,10 +26,8 @@ from kvtrace.ingest.formats.vllm_text.servers import ServerBooks
 from kvtrace.ingest.formats.vllm_text.startup import EngineFacts
 from kvtrace.ingest.formats.vllm_text.stats import (
     ParsedStats,
-    looks_like_iteration,
     looks_like_stats,
     looks_like_stats_rest,
-    parse_iteration,
     parse_stats,
     parse_v0_hits,
 )
@@ -56,6 +60,7 @@ class VllmLog:
         self._counts = BookCounts()
         self._books = ServerBooks(self._new_book)
         self._samples = SampleBook(log.emit, self._version.hit_unit)
+        self._iterations = IterationPool(self._samples)
         self._said_at_start: set[tuple[str | None, str]] = set()
         self._last_fields: tuple[str, ...] = ()
 
@@ -155,14 +160,14 @@ class VllmLog:
             raise DamagedMessage("statistics")
 
     def _iteration(self, line: LogLine, message: str) -> None:
-        found = parse_iteration(message)
-        if found is None:
+        parsed = parse_iteration(message)
+        if parsed is None:
             raise DamagedMessage("iteration")
-        parsed, is_dummy = found
         self._saw(parsed.features)
-        if is_dummy:
+        if parsed.is_dummy:
             raise IgnoredMessage("dummy_iteration")
-        self._sample(line, parsed)
+        self._iterations.take(line.record, line.time, _engine_of(line), parsed)
+        self._tally.use()
 
     def _sample(self, line: LogLine, parsed: ParsedStats | None) -> None:
         if parsed is None:
@@ -268,6 +273,7 @@ class VllmLog:
         """Emit what is left; version, units and block share are known only now."""
         self._books.close()
         self._samples.release()
+        self._iterations.flush()
         context, counts = self._context, self._counts
         if counts.saw_suffix:
             self._version.saw("id_suffix")
@@ -281,6 +287,12 @@ class VllmLog:
         describe_meaning(self._version, context, has_hits=self._samples.has_hits)
         context.evidence_grade = "C" if self._samples.has_hits else "L"
         self._judge_blocks()
+        if self._iterations.has_pooled:
+            context.note(
+                "iterations_pooled",
+                f"Of the iterations, the first {MAX_SINGLE:,} are samples of their own; the others"
+                " are means of one engine over one second, with their sums.",
+            )
         if counts.left_open and counts.unmatched_ends:
             context.note(
                 "late_ends",

@@ -1,4 +1,4 @@
-"""Statistics lines of vLLM: V0 (two lines), V1 (optional fields), iterations.
+"""Statistics lines of vLLM: V0 (two lines), V1 (optional fields).
 
 Every line is read whole or not at all: a number must be followed by its delimiter, and the fields
 that every version prints must be there, so that a line with its middle eaten is not half a value.
@@ -100,11 +100,15 @@ def _value(text: str, spec: MetricSpec) -> float | None:
 
     None where it measures nothing: nan, inf, or less than zero.
     """
-    return None if "n" in text or text[0] == "-" else float(Decimal(text).scaleb(spec.shift))
+    if "n" in text or text[0] == "-":
+        return None
+    return float(Decimal(text).scaleb(spec.shift)) if spec.shift else float(text)
 
 
 def unlabelled(message: str) -> tuple[str | None, str]:
     """(engine that the message names, the message behind that name)."""
+    if message[:7] != "Engine " and " Engines Aggregated: " not in message[:40]:
+        return None, message
     match = _LABEL.match(message)
     return (match[1], message[match.end() :]) if match is not None else (None, message)
 
@@ -216,44 +220,6 @@ def parse_v0_hits(message: str) -> ParsedStats | None:
         if not text.startswith("-")
     ]
     return ParsedStats(None, tuple(values), ("v0_stats",))
-
-
-_COUNT = r"(\d{1,18})"
-_ITERATION = re.compile(
-    rf"Iteration\(\d{{1,18}}\): {_COUNT} context requests, {_COUNT} context tokens,"
-    rf" {_COUNT} generation requests, {_COUNT} generation tokens,"
-    rf" iteration elapsed time: {_NUMBER} ms( \(dummy\))?"
-    rf"(?:, [A-Z]\w{{0,20}} KV cache usage: {_NUMBER}%)?(?:, [\w /:,.()%-]{{1,400}})?",
-    re.ASCII,
-)
-_ITERATION_SPECS: Final = (
-    MetricSpec("iteration_context_requests", "requests", "last_batch"),
-    MetricSpec("iteration_context_tokens", "tokens", "last_batch"),
-    MetricSpec("iteration_generation_requests", "requests", "last_batch"),
-    MetricSpec("iteration_generation_tokens", "tokens", "last_batch"),
-    MetricSpec("iteration_elapsed_s", "s", "last_batch", shift=-3),
-)
-
-
-def looks_like_iteration(message: str) -> bool:
-    """Whether the message starts as an iteration line does."""
-    return unlabelled(message)[1].startswith("Iteration(")
-
-
-def parse_iteration(message: str) -> tuple[ParsedStats, bool] | None:
-    """(values, whether it is a dummy batch) of an iteration line; None if it is not whole."""
-    engine, body = unlabelled(message)
-    match = _ITERATION.fullmatch(body) if len(body) < 2_000 else None
-    if match is None:
-        return None
-    values: list[tuple[MetricSpec, float | None]] = [
-        (spec, _value(match[group], spec)) for group, spec in enumerate(_ITERATION_SPECS, start=1)
-    ]
-    features = ["iteration"]
-    if match[7] is not None:
-        values.append((_USAGE, _value(match[7], _USAGE)))
-        features.append("iteration_usage")
-    return ParsedStats(engine, tuple(values), tuple(features)), match[6] is not None
 
 
 def to_metrics(
