@@ -39,13 +39,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def together(folder: Path) -> Ingested:
-    settings = IngestSettings(max_reject_rate=1.0)
+    settings = IngestSettings(max_reject_rate=1.0, allow_inert_pickle=True)
     return ingest_paths([folder], settings=settings, salt=SALT)
 
 
 @pytest.fixture(scope="module")
 def alone(folder: Path) -> list[list[FileRead]]:
-    reader = FileReader(IngestSettings(), KeyedHasher(SALT), SilentProgress(), all_formats())
+    reader = FileReader(
+        IngestSettings(allow_inert_pickle=True),
+        KeyedHasher(SALT),
+        SilentProgress(),
+        all_formats(),
+    )
     return [reader.read(file) for file in discover([folder]).files]
 
 

@@ -85,7 +85,7 @@ def test_there_are_fixtures_of_every_format() -> None:
     for path in FIXTURES:
         head = decoded(path)[:HEAD_BYTES]
         formats = [entry for entry in all_formats() if entry.name not in covered]
-        found = recognise(head, "sample", formats=all_formats()).format
+        found = recognise(head, "sample", formats=all_formats(), allow_inert_pickle=True).format
         covered |= {found.name} if found is not None else set()
         logs = [entry for entry in formats if entry.dialect is not None]
         covered |= {entry.name for _guess, entry in vote(build_head(head, "sample"), logs)}
@@ -102,7 +102,12 @@ def test_hurt_files_are_read_without_a_traceback_and_counted(path: Path, tmp_pat
     for number in range(_ROUNDS):
         for mutate in MUTATIONS:
             (tmp_path / f"{number}-{mutate.__name__}{path.suffix}").write_bytes(mutate(data, rng))
-    reader = FileReader(IngestSettings(), KeyedHasher(b"salt"), SilentProgress(), all_formats())
+    reader = FileReader(
+        IngestSettings(allow_inert_pickle=True),
+        KeyedHasher(b"salt"),
+        SilentProgress(),
+        all_formats(),
+    )
     for file in discover([tmp_path]).files:
         for part in reader.read(file):
             check_conservation(part.entry)

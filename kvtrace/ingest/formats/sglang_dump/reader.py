@@ -129,8 +129,6 @@ def read_dump(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
             dump.read(record)
         except InertPickleError as refused:
             context.tally.reject(record, "unreadable_pickle", str(refused))
-        except (msgspec.DecodeError, RecursionError):
-            context.tally.reject(record, "invalid_field", "server_args")
         else:
             if not dump.rows:
                 context.tally.reject(record, "no_requests", "no entry is a request")
@@ -156,20 +154,24 @@ class _DumpFile:
 
         Raises:
             InertPickleError: it cannot be read.
-            msgspec.DecodeError: the arguments of the server are no arguments.
         """
         lines = inert_rows(record.data, rows_key=_ROWS_KEY, fields=_FIELDS, texts=_TEXTS)
         for number, line in enumerate(lines):
             if number == 0:
-                self._server(_DUMP.decode(line).server_args or _ServerArgs())
+                self._server(line)
                 continue
             try:
                 self._request(_ENTRY.decode(line), number)
             except (msgspec.DecodeError, RecursionError):
                 self._unusable += 1
 
-    def _server(self, stated: _ServerArgs) -> None:
+    def _server(self, line: bytes) -> None:
         context = self._context
+        try:
+            stated = _DUMP.decode(line).server_args or _ServerArgs()
+        except (msgspec.DecodeError, RecursionError):
+            stated = _ServerArgs()
+            context.note("server_args_unknown", "The dump's server_args are none that are known.")
         name = stated.served_model_name or stated.model_path
         if name:
             self._llm = llm_name(name)
