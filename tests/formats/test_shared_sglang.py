@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kvtrace.ingest.formats.sglang_dump import FORMATS as DUMP_FORMATS
 from kvtrace.ingest.formats.sglang_text import FORMATS
 from kvtrace.ingest.formats.vllm_text import FORMATS as VLLM_FORMATS
 from kvtrace.units import NS_PER_MS
@@ -125,3 +126,17 @@ def test_mixed_logs_give_each_program_its_lines(shared_dir: Path) -> None:
     assert sums(glued["sglang_text"])[1:] == (321, 15)
     assert glued["vllm_text"].metric("prefix_hit_ratio") == [0.2, 0.3]
     assert len(glued["sglang_text"].rejected) == 1  # one tally for both
+
+
+def test_a_dump_that_is_read_inert(shared_dir: Path) -> None:
+    data = (shared_dir / "log_excerpts" / "sglang-2025-10-05_10-00-00.pkl").read_bytes()
+    reading = read_bytes(DUMP_FORMATS[0], data, token_key=b"k" * 16)
+    first, second = reading.requests
+    assert (first.request_id, first.prompt_tokens, first.cached_tokens) == ("d-1", 128, 64)
+    assert (first.e2e_ns, first.status) == (500 * NS_PER_MS, "ok")
+    assert (second.request_id, second.status) == ("d-2", "open")
+    assert reading.context.found_block_size_tokens == 64
+    keys, others = first.block_keys or [], second.block_keys or []
+    assert (len(keys), len(others)) == (2, 2)
+    assert (keys[0] == others[0], keys[1] == others[1]) == (True, False)  # 64 tokens shared
+    assert sniffed((*FORMATS, *DUMP_FORMATS), data) is None  # refused unless allowed
