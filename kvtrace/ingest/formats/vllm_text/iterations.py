@@ -18,6 +18,7 @@ from kvtrace.ingest.formats.vllm_text.samples import SampleBook
 from kvtrace.ingest.formats.vllm_text.stats import unlabelled
 from kvtrace.units import NS_PER_S
 
+ITERATION_START: Final = "Iteration("
 MAX_SINGLE: Final = 16_384
 """Iterations of a log that become samples of their own."""
 _COUNT: Final = r"(\d{1,18})"
@@ -54,11 +55,6 @@ class Iteration(msgspec.Struct, frozen=True, gc=False):
     def features(self) -> tuple[str, ...]:
         """Keys of `version.FEATURES` that the line shows."""
         return ("iteration", "iteration_usage") if len(self.values) > 5 else ("iteration",)
-
-
-def looks_like_iteration(message: str) -> bool:
-    """Whether the message starts as an iteration line does."""
-    return unlabelled(message)[1].startswith("Iteration(")
 
 
 def parse_iteration(message: str) -> Iteration | None:

@@ -10,9 +10,9 @@ from typing import Final
 from kvtrace.ingest.contract import LogContext, LogLine, Tally, TransferRow
 from kvtrace.ingest.formats.vllm_text.book import MAX_OPEN, BookCounts, RequestBook
 from kvtrace.ingest.formats.vllm_text.iterations import (
+    ITERATION_START,
     MAX_SINGLE,
     IterationPool,
-    looks_like_iteration,
     parse_iteration,
 )
 from kvtrace.ingest.formats.vllm_text.messages import (
@@ -25,13 +25,15 @@ from kvtrace.ingest.formats.vllm_text.semantics import describe_meaning
 from kvtrace.ingest.formats.vllm_text.servers import ServerBooks
 from kvtrace.ingest.formats.vllm_text.startup import EngineFacts
 from kvtrace.ingest.formats.vllm_text.stats import (
+    STATS_START,
+    V0_HITS_START,
     ParsedStats,
-    looks_like_stats,
     looks_like_stats_rest,
     parse_stats,
     parse_v0_hits,
+    unlabelled,
 )
-from kvtrace.ingest.formats.vllm_text.transfers import looks_like_transfers, parse_transfers
+from kvtrace.ingest.formats.vllm_text.transfers import TRANSFERS_START, parse_transfers
 from kvtrace.ingest.formats.vllm_text.version import VersionEvidence
 from kvtrace.ingest.textlog.prefixes import VLLM
 from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS, chain_token_blocks
@@ -63,6 +65,12 @@ class VllmLog:
         self._iterations = IterationPool(self._samples)
         self._said_at_start: set[tuple[str | None, str]] = set()
         self._last_fields: tuple[str, ...] = ()
+        self._starts = (
+            (STATS_START, self._stats),
+            (ITERATION_START, self._iteration),
+            (V0_HITS_START, self._v0_hits),
+            (TRANSFERS_START, self._transfers),
+        )
 
     def _new_book(self) -> RequestBook:
         hashes = self._hash_blocks if self._context.token_key else None
@@ -111,17 +119,13 @@ class VllmLog:
             if reason is not None:
                 raise IgnoredMessage(reason)
             self._tally.use()
-        elif looks_like_stats(message):
-            self._stats(line, message)
-        elif looks_like_iteration(message):
-            self._iteration(line, message)
-        elif message.startswith("Prefix cache hit rate: GPU: "):
-            self._sample(line, parse_v0_hits(message))
-        elif looks_like_transfers(message):
-            self._transfers(line, message)
-        else:
-            return self._startup(line, message)
-        return True
+            return True
+        body = unlabelled(message)[1]
+        for start, read in self._starts:
+            if body.startswith(start):
+                read(line, message)
+                return True
+        return self._startup(line, message)
 
     def _saw(self, features: tuple[str, ...]) -> None:
         for feature in features:
@@ -158,6 +162,9 @@ class VllmLog:
         )
         if not self._message(line, message[matches[-1].end() :]):
             raise DamagedMessage("statistics")
+
+    def _v0_hits(self, line: LogLine, message: str) -> None:
+        self._sample(line, parse_v0_hits(message))
 
     def _iteration(self, line: LogLine, message: str) -> None:
         parsed = parse_iteration(message)

@@ -9,6 +9,9 @@ from typing import Final
 from kvtrace.ingest.contract import Metric, ReadContext
 from kvtrace.units import GIB
 
+_WORDS = re.compile(r"vLLM |LLM engine|args: |KV cache |concurrency|blocks")
+"""One of these is near the start of every message that is read here."""
+_HEAD_CHARS: Final = 140
 _BANNER = re.compile(r"vLLM (?:API server|server) version v?(\d[\w.+-]{0,60})", re.ASCII)
 _ENGINE = re.compile(
     r"Initializing an? (?:V1 )?LLM engine \(v?(\d[\w.+-]{0,60})\) with config: ", re.ASCII
@@ -77,6 +80,8 @@ class EngineFacts:
 
     def read(self, message: str) -> StartupLine | None:
         """Take in a start-up message; None if it is none, or damaged."""
+        if _WORDS.search(message, 0, _HEAD_CHARS) is None:
+            return None
         for reader in (self._version, self._config, self._capacity, self._blocks):
             line = reader(message)
             if line is not None:

@@ -13,6 +13,8 @@ from typing import Final, Literal
 
 from kvtrace.ingest.contract import Metric
 
+STATS_START: Final = "Avg prompt throughput: "
+V0_HITS_START: Final = "Prefix cache hit rate: GPU: "
 HitRule = Literal["none", "v0", "v1"]
 """How a metric's hit unit is found: not a hit, V0 (blocks), V1 (by version)."""
 
@@ -111,11 +113,6 @@ def unlabelled(message: str) -> tuple[str | None, str]:
         return None, message
     match = _LABEL.match(message)
     return (match[1], message[match.end() :]) if match is not None else (None, message)
-
-
-def looks_like_stats(message: str) -> bool:
-    """Whether the message starts as a statistics line does."""
-    return unlabelled(message)[1].startswith("Avg prompt throughput: ")
 
 
 def looks_like_stats_rest(text: str) -> bool:

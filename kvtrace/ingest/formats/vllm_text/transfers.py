@@ -23,7 +23,7 @@ from kvtrace.ingest.formats.vllm_text.messages import DamagedMessage
 from kvtrace.ingest.formats.vllm_text.stats import unlabelled
 from kvtrace.units import MIB
 
-_START: Final = "KV Transfer metrics: "
+TRANSFERS_START: Final = "KV Transfer metrics: "
 _MAX_CHARS: Final = 20_000
 _NUMBER: Final = r"-?\d{1,24}(?:\.\d{1,24})?(?:e[+-]?\d{1,3})?|nan|-?inf"
 _FIELD = re.compile(
@@ -107,11 +107,6 @@ class ParsedTransfers:
     features: tuple[str, ...] = ("kv_transfer",)
 
 
-def looks_like_transfers(message: str) -> bool:
-    """Whether the message starts as a line of a connector does."""
-    return unlabelled(message)[1].startswith(_START)
-
-
 def parse_transfers(message: str) -> ParsedTransfers:
     """The moves and metrics of a line.
 
@@ -122,7 +117,7 @@ def parse_transfers(message: str) -> ParsedTransfers:
     moves: list[Move] = []
     metrics: list[Metric] = []
     features = ["kv_transfer"]
-    numbers, nested = _fields(body[len(_START) :])
+    numbers, nested = _fields(body[len(TRANSFERS_START) :])
     for connector, keys in [(None, numbers), *nested]:
         _read_peers(keys, moves, metrics, connector=connector)
         _read_offload(keys, moves, metrics, is_nested=connector is not None)
