@@ -15,6 +15,8 @@ from typing import Final
 
 _SINGLE: Final = r"'[^'\\]*+(?:\\.[^'\\]*+)*+'"
 _DOUBLE: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_NUMBERS: Final = r"\[[0-9, -]*+\]"
+"""A flat list of integers, stepped over in one go."""
 _STRING: Final = {
     "'": re.compile(_SINGLE, re.DOTALL),
     '"': re.compile(_DOUBLE, re.DOTALL),
@@ -57,7 +59,8 @@ def outside_pattern(stop: str, marks: str = "") -> re.Pattern[str]:
     `stop` is a pattern that starts with a quote or with one of `marks`. The match ends where `stop`
     matches, at the end of the text, or at a quote that never closes.
     """
-    piece = rf"[^'\"{marks}]++|{_SINGLE}|{_DOUBLE}" + (f"|[{marks}]" if marks else "")
+    plain = rf"[^'\"\[{marks}]++|{_SINGLE}|{_DOUBLE}|{_NUMBERS}"
+    piece = rf"{plain}|[\[{marks}]"
     return re.compile(rf"(?:(?!{stop})(?:{piece}))*+", re.DOTALL)
 
 

@@ -7,7 +7,7 @@ epoch seconds do not fit a float to the nanosecond.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -15,10 +15,13 @@ from kvtrace.ingest.clocks import INT64_MAX, seconds_resolution_ns
 from kvtrace.ingest.contract import ReadContext, RequestRow, TransferRow
 from kvtrace.ingest.hicache import CachedDetails, fill_tiers
 from kvtrace.ingest.jsonfields import between_ns, count_of, flag_lengths, mean_per_token_ns
+from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS, chain_token_blocks
 from kvtrace.schema.manifest import Status
 from kvtrace.units import NS_PER_S
 
 _FIRST_ERROR_CODE: Final = 400
+_TOKEN_IDS: Final = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]])
+_MAX_PAGE_TOKENS: Final = 1 << 16
 _MAX_NAME_CHARS: Final = 200
 _MAX_ADJUSTED: Final = 9
 """Decimal exponent of the last second that fits 64 bits of nanoseconds."""
@@ -193,6 +196,45 @@ def storage_waits(
 def _bytes_of(tokens: int, bytes_per_token: int | None) -> int | None:
     moved_bytes = 0 if bytes_per_token is None else tokens * bytes_per_token
     return moved_bytes if 0 < moved_bytes <= INT64_MAX else None
+
+
+def whole_token_ids(listed: msgspec.Raw | str) -> list[int] | None:
+    """The token ids of a JSON list; None where it is empty, cut, or holds something else."""
+    try:
+        return _TOKEN_IDS.decode(listed) or None
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def hash_prompt(
+    row: RequestRow, token_ids: list[int] | None, context: ReadContext, *, block_tokens: int
+) -> bool:
+    """Give the row the keys of its blocks; whether it has them.
+
+    Ids that are not the whole prompt (images, a template around them) are no evidence.
+    """
+    if token_ids is None:
+        return False
+    if row.prompt_tokens is None:
+        row.prompt_tokens = len(token_ids)
+    elif row.prompt_tokens != len(token_ids):
+        row.flags = (*row.flags, "ids_differ_from_prompt")
+        return False
+    if context.token_key is None:
+        return False
+    row.block_keys = chain_token_blocks(
+        token_ids, key=context.token_key, block_tokens=block_tokens, adapter=row.adapter
+    )
+    return True
+
+
+def block_tokens_of(page_tokens: int, context: ReadContext) -> tuple[int, str]:
+    """(tokens a block, why): whole pages, for pages of one token would make a key of each token."""
+    if context.block_size_tokens is not None:
+        return context.block_size_tokens, "stated by --block-size"
+    page = page_tokens if 0 < page_tokens <= _MAX_PAGE_TOKENS else 1
+    blocks = page * -(-DEFAULT_BLOCK_TOKENS // page)
+    return blocks, f"token ids hashed in blocks of whole pages of {page}, at least 16 tokens"
 
 
 def llm_name(name: str) -> str:

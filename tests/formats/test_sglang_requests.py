@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kvtrace.ingest.clocks import NO_TIME, FileClock
@@ -174,6 +176,39 @@ def test_prompts_are_never_taken_for_fields(prompt: str) -> None:
     assert reading.requests[0].session_id is None
     assert reading.requests[0].adapter is None
     assert reading.rejected == []
+
+
+def test_token_ids_of_full_logs_become_blocks() -> None:
+    shared = list(range(100, 132))
+    page = b"[2025-12-01 09:00:00] server_args=ServerArgs(model_path='m', page_size=32)\n"
+
+    def text(rid: str, ids: str) -> str:
+        return (
+            f"Finish: obj=X(rid='{rid}', text='it, (input_ids=[1])', input_ids={ids}, n=1),"
+            f" out={{'meta_info': {{'id': '{rid}', {META}}}}}"
+        )
+
+    def event(rid: str, ids: list[object]) -> str:
+        meta = {"id": rid, "prompt_tokens": 40, "cached_tokens": 8}
+        obj = {"rid": rid, "input_ids": ids}
+        whole = {"event": "request.finished", "rid": rid, "obj": obj, "out": {"meta_info": meta}}
+        return json.dumps(whole) + "\n"
+
+    ids = [*shared, *range(8)]
+    data = page + log(text("a", str(ids))) + event("b", [*shared, *range(8, 16)]).encode()
+    reading = read_bytes(SGLANG, data, token_key=b"k" * 16)
+    first, second = (row.block_keys or [] for row in reading.requests)
+    assert (len(first), len(second)) == (2, 2)  # 40 tokens in pages of 32
+    assert (first[0] == second[0], first[1] == second[1]) == (True, False)
+    context = reading.context
+    assert (context.evidence_grade, context.found_block_size_tokens) == ("A", 32)
+    # lists that --log-requests-level 2 cuts, that are short, or hold no ids: no blocks
+    cut = event("c", [1, "...", 2]) + event("d", [1, 2]) + event("e", [-1] * 40)
+    torn = log(text("f", "[1, 2] ... [3]"), text("g", "None"))
+    few = read_bytes(SGLANG, data + cut.encode() + torn, token_key=b"k" * 16)
+    assert [row.block_keys is None for row in few.requests] == [False, False] + [True] * 5
+    assert few.requests[3].flags == ("ids_differ_from_prompt",)
+    assert (few.context.evidence_grade, few.context.found_block_size_tokens) == ("B", None)
 
 
 def test_an_id_that_comes_again_is_another_request() -> None:

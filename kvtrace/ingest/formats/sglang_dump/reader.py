@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
@@ -14,12 +14,15 @@ from kvtrace.ingest.jsonfields import between_ns
 from kvtrace.ingest.sglang_meta import (
     MetaInfo,
     adapter_name,
+    block_tokens_of,
     fill_request,
+    hash_prompt,
     instant_of,
     llm_name,
     storage_waits,
+    whole_token_ids,
 )
-from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS, chain_token_blocks
+from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS
 from kvtrace.units import NS_PER_S
 
 _ROWS_KEY: Final = "requests"
@@ -27,7 +30,6 @@ _FIRST_EPOCH_NS: Final = 1_000_000_000 * NS_PER_S
 """Earlier times are of a clock that starts with the machine."""
 _ENOUGH_BLOCKS: Final = 0.8
 """Share of requests with token ids from which on their blocks are used."""
-_MAX_TOKEN_ID: Final = (1 << 63) - 1
 
 
 class _Session(msgspec.Struct, gc=False):
@@ -74,7 +76,6 @@ class _Dump(msgspec.Struct, gc=False):
 
 _ENTRY: Final = msgspec.json.Decoder(_Entry, strict=False)
 _DUMP: Final = msgspec.json.Decoder(_Dump, strict=False)
-_TOKEN_IDS: Final = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=0, le=_MAX_TOKEN_ID)]])
 _FACTS: Final = {
     "tp_size": "tensor_parallel",
     "dp_size": "data_parallel",
@@ -182,17 +183,11 @@ class _DumpFile:
                 context.engine_facts[fact] = value
         page = stated.page_size or 1
         context.engine_facts["block_size"] = page
-        why = "stated by --block-size"
-        if context.block_size_tokens is None:
-            # a coarser block of whole pages: pages of one token would make a key of each token
-            self._block_tokens = page * -(-DEFAULT_BLOCK_TOKENS // page)
-            why = f"token ids hashed in blocks of whole pages of {page}, at least 16 tokens"
-        context.block_size_reason = why
+        self._block_tokens, context.block_size_reason = block_tokens_of(page, context)
 
     def _request(self, entry: _Entry, number: int) -> None:
         told, context = entry.request, self._context
         meta = None if entry.answer is None else entry.answer.meta_info
-        token_ids = _token_ids(told.input_ids)
         rid = told.rid if meta is None or meta.id is None else meta.id
         row = RequestRow(
             offset=number - 1,  # a place of its own in the one record; an entry takes bytes too
@@ -213,24 +208,10 @@ class _DumpFile:
             if row.e2e_ns is None:
                 finished_ns = instant_of("finish_time", entry.finished, context)
                 row.e2e_ns = between_ns(created_ns, finished_ns, [])
-        if token_ids is not None:
-            self._hash(row, token_ids)
+        self._with_blocks += hash_prompt(
+            row, whole_token_ids(told.input_ids), context, block_tokens=self._block_tokens
+        )
         self.rows.append((row, moves))
-
-    def _hash(self, row: RequestRow, token_ids: list[int]) -> None:
-        if row.prompt_tokens is None:
-            row.prompt_tokens = len(token_ids)
-        elif row.prompt_tokens != len(token_ids):
-            row.flags = (*row.flags, "ids_differ_from_prompt")
-            return  # images or a template stand where no ids are
-        if self._context.token_key is not None:
-            self._with_blocks += 1
-            row.block_keys = chain_token_blocks(
-                token_ids,
-                key=self._context.token_key,
-                block_tokens=self._block_tokens,
-                adapter=row.adapter,
-            )
 
     def finished(self) -> Iterator[Row]:
         """The rows; grade and clock of the file are set before the first."""
@@ -254,14 +235,6 @@ class _DumpFile:
         for row, moves in self.rows:
             yield row
             yield from moves
-
-
-def _token_ids(raw: msgspec.Raw) -> list[int] | None:
-    """The ids; None where there are none, or they are those of a batch, or no ids."""
-    try:
-        return _TOKEN_IDS.decode(raw) or None
-    except (msgspec.DecodeError, RecursionError):
-        return None
 
 
 def _session(told: _Request) -> str | None:

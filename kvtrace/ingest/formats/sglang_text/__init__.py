@@ -13,7 +13,7 @@ FORMATS: tuple[Format, ...] = (
     log_format(
         "sglang_text",
         title="SGLang log (batch lines, request log as text or JSON, time stats)",
-        best_grade="B",
+        best_grade="A",
         supplies=(
             "request_id",
             "session_id",
@@ -32,6 +32,7 @@ FORMATS: tuple[Format, ...] = (
             "tpot_ns",
             "e2e_ns",
             "status",
+            "block_keys",
             "transfers",
             "prompt_hit_ratio",
             "prefix_hit_ratio",
@@ -52,7 +53,8 @@ FORMATS: tuple[Format, ...] = (
             " (cached_tokens_details)",
             "ttft": "--enable-metrics beside --log-requests",
             "queue": "--enable-request-time-stats-logging",
-            "reuse": "block identity: --kv-events-config"
+            "reuse": "token ids of each prompt: --log-requests --log-requests-level 3 (kvtrace"
+            " hashes them while reading), or block identity: --kv-events-config"
             ' \'{"publisher":"zmq","topic":"kv-events"}\' with a subscriber that writes a file',
         },
         versions="SGLang 0.2.15 to 0.5.23 (sources)",

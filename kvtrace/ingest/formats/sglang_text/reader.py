@@ -47,7 +47,16 @@ from kvtrace.ingest.formats.sglang_text.requests import (
 from kvtrace.ingest.formats.sglang_text.startup import CAPACITY_STARTS, EngineFacts
 from kvtrace.ingest.formats.sglang_text.timestats import TIME_STATS_STARTS, parse_time_stats
 from kvtrace.ingest.formats.sglang_text.version import VersionEvidence
-from kvtrace.ingest.sglang_meta import MetaInfo, fill_request, instant_of, storage_waits
+from kvtrace.ingest.sglang_meta import (
+    MetaInfo,
+    block_tokens_of,
+    fill_request,
+    hash_prompt,
+    instant_of,
+    storage_waits,
+    whole_token_ids,
+)
+from kvtrace.schema.manifest import Grade
 from kvtrace.units import NS_PER_S
 
 _STARTS: Final = (
@@ -66,6 +75,8 @@ _CUT_EVENT = re.compile(
 )
 _HEALTH_CHECK: Final = "HEALTH_CHECK"
 _MAX_SPLICED_CHARS: Final = 4_000
+_ENOUGH_BLOCKS: Final = 0.8
+"""Share of requests with token ids from which on their blocks are used."""
 _MAX_ANCHORS: Final = 256
 
 
@@ -94,6 +105,9 @@ class SglangLog:
         self._field_counts: dict[str, int] = {}
         self._learned: set[str] = set()
         self._has_prefills = False
+        self._block_tokens: int | None = None
+        self._ended_ok = 0
+        self._with_blocks = 0
         self._anchors = 0
 
     def take(self, line: LogLine) -> bool:
@@ -254,6 +268,9 @@ class SglangLog:
             flags=("first_of_batch",) if event.is_batch else (),
         )
         tier = fill_request(row, meta, self._context)
+        if event.token_ids and row.status == "ok":
+            self._hash(row, event.token_ids)
+        self._ended_ok += row.status == "ok"
         moves = self._waits(row, meta, tier)
         opened = self._book.take_open(request_id)
         if opened is not None:
@@ -267,6 +284,16 @@ class SglangLog:
         self._book.finish(request_id, row, time)
         for move in moves:
             self._book.move(move)
+
+    def _hash(self, row: RequestRow, listed: msgspec.Raw | str) -> None:
+        if self._block_tokens is None:
+            page = self._facts.facts.get("block_size")
+            self._block_tokens, self._context.block_size_reason = block_tokens_of(
+                page if isinstance(page, int) else 1, self._context
+            )
+        self._with_blocks += hash_prompt(
+            row, whole_token_ids(listed), self._context, block_tokens=self._block_tokens
+        )
 
     def _waits(self, row: RequestRow, meta: MetaInfo, tier: str | None) -> list[TransferRow]:
         if meta.storage_prefetch_wait is None and meta.storage_staging_wait is None:
@@ -350,11 +377,7 @@ class SglangLog:
         if self._book.has_own_instants:
             context.clock = "utc"
             context.clock_reason = "requests carry their arrival in epoch seconds"
-        context.evidence_grade = "L"
-        if self._book.has_cached:
-            context.evidence_grade = "B"
-        elif self._has_prefills:
-            context.evidence_grade = "C"
+        context.evidence_grade = self._grade()
         if self._has_prefills:
             context.note(
                 "new_tokens_page_rounded",
@@ -362,6 +385,21 @@ class SglangLog:
                 " bound.",
             )
         self._chunks.fill(context)
+
+    def _grade(self) -> Grade:
+        """Grade A if most requests print their token ids; fewer would mislead."""
+        context, share = self._context, self._with_blocks / max(self._ended_ok, 1)
+        if share >= _ENOUGH_BLOCKS:
+            context.found_block_size_tokens, context.block_scope = self._block_tokens, "global"
+            if share < 1:
+                context.note(
+                    "blocks_of_some_requests",
+                    f"{share:.1%} of the requests print their token ids; reuse is a lower bound.",
+                )
+            return "A"
+        if self._book.has_cached:
+            return "B"
+        return "C" if self._has_prefills else "L"
 
 
 _READERS: Final[dict[str, Callable[[SglangLog, LogLine], bool]]] = {

@@ -23,11 +23,13 @@ _META: Final = r"'meta_info': \{"
 _TO_META = outside_pattern(_META)
 _META_CHARS: Final = len("'meta_info': {")
 _FIELD: Final = (
-    r"[(, ](?:rid|received_time|lora_path|routing_key|session_id|conversation_id|headers)="
+    r"[(, ](?:rid|input_ids|received_time|lora_path|routing_key|session_id|conversation_id"
+    r"|headers)="
 )
 _TO_FIELD = outside_pattern(_FIELD, "(, ")
 _FIELD_NAME = re.compile(r"[(, ]([a-z_]{1,20})=")
 _NUMBER = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,20})?(?=[,)])")
+_ID_LIST = re.compile(r"(\[[0-9, ]*+\])[,)]")
 _ROUTING_KEY = re.compile(r"\{'" + ROUTING_HEADER + r"': (?=['\"])")
 REQUEST_STARTS: Final = ("Receive: obj=", "Finish: obj=", "Receive OpenAI: ")
 _HEADS: Final = {"Receive: obj=": "received", "Finish: obj=": "finished"}
@@ -57,6 +59,11 @@ class RequestEvent(msgspec.Struct, gc=False):
     stamp: str | None = None
     """Local time of a JSON event, as written."""
     meta: MetaInfo | None = None
+    token_ids: msgspec.Raw | str = ""
+    """The list of the prompt's ids as written; empty or cut where it is not whole."""
+
+
+_NO_IDS: Final = msgspec.Raw(b"")
 
 
 class _Output(msgspec.Struct, gc=False):
@@ -64,6 +71,7 @@ class _Output(msgspec.Struct, gc=False):
 
 
 class _Input(msgspec.Struct, gc=False):
+    input_ids: msgspec.Raw = _NO_IDS
     lora_path: object = None
     session_id: object = None
     conversation_id: object = None
@@ -122,6 +130,7 @@ def parse_event(text: str) -> RequestEvent:
         if told.lora_path is not None:
             event.adapter = adapter_name(told.lora_path)
         event.session_id = _session(told)
+        event.token_ids = told.input_ids
     routing_key = None if raw.headers is None else raw.headers.routing_key
     if routing_key and isinstance(routing_key, str):
         event.session_id = routing_key
@@ -239,6 +248,9 @@ def _fill_field(event: RequestEvent, name: str, message: str, at: int) -> None:
             event.is_batch = True
             at += 1
         event.request_id = event.request_id or _quoted(message, at)
+    elif name == "input_ids":
+        listed = _ID_LIST.match(message, at)
+        event.token_ids = "" if listed is None else listed[1]
     elif name == "received_time":
         number = _NUMBER.match(message, at)
         if number is not None and event.received_at_ns is None:
