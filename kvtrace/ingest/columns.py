@@ -6,9 +6,9 @@ import functools
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, Literal
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -26,7 +26,8 @@ from kvtrace.ingest.contract import (
 from kvtrace.ingest.frame import LongRecord
 from kvtrace.ingest.hashing import KeyedHasher, finished
 from kvtrace.ingest.limits import IMPLAUSIBLE_FLAG, PLAUSIBLE_TOKENS
-from kvtrace.ingest.request_ids import call_id, without_suffix
+from kvtrace.ingest.request_ids import call_id, may_have_parts, without_suffix
+from kvtrace.ingest.stamps import Resolver, RowStamps
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock
 from kvtrace.schema.tables import BLOCK_EVENTS, REJECTS, REQUESTS, SAMPLES, TRANSFERS, Table
@@ -79,45 +80,6 @@ class FileRows:
         self.block_keys = np.empty(0, dtype=np.uint64)
 
 
-Resolver = Callable[[LineTime], int | None]
-"""From the stamps of a log line to its time in ns."""
-_UNKNOWN: Final = -(1 << 63)
-
-
-class _Stamps:
-    """The stamps of rows of a text log, flat; they become instants when the file has been read."""
-
-    def __init__(self) -> None:
-        self._fields = [array("q") for _ in range(5)]
-        self._is_timed = bytearray()
-
-    def add(self, time: LineTime | None) -> None:
-        """Of the next row; None: the row dates itself."""
-        self._is_timed.append(time is not None)
-        values = time if time is not None else (None, None, None, 0, 0)
-        for held, value in zip(self._fields, values, strict=True):
-            held.append(_UNKNOWN if value is None else value)
-
-    def resolved(self, own: pl.Series, resolve: Resolver | None) -> tuple[pl.Series, pl.Series]:
-        """(instants, whether each came from a line); `own` are of rows that date themselves."""
-        is_timed = pl.Series(np.frombuffer(self._is_timed, dtype=np.bool_))
-        if resolve is None or not is_timed.any():
-            return own, is_timed
-        found = [
-            resolve(
-                LineTime(
-                    None if instant == _UNKNOWN else instant,
-                    None if naive == _UNKNOWN else naive,
-                    None if month_day == _UNKNOWN else month_day,
-                    time_ns,
-                    wraps,
-                )
-            )
-            for instant, naive, month_day, time_ns, wraps in zip(*self._fields, strict=True)
-        ]
-        return pl.Series(found, dtype=pl.Int64).zip_with(is_timed, own), is_timed
-
-
 class _Observed:
     """Rows of one of the smaller tables, as they come; batches become frames on the way."""
 
@@ -127,7 +89,7 @@ class _Observed:
         self._own_ns: list[int | None] = []
         self._batch: list[tuple[object, ...]] = []
         self._frames: list[pl.DataFrame] = []
-        self._stamps = _Stamps()
+        self._stamps = RowStamps()
 
     @property
     def rows(self) -> int:
@@ -191,7 +153,7 @@ class RowCollector:
         self._frames: list[pl.DataFrame] = []
         self._rows = 0
         self._copy_digests: list[int | None] = []
-        self._stamps = _Stamps()
+        self._stamps = RowStamps()
         self._block_rows = array("q")
         self._block_counts = array("q")
         self._block_keys = array("Q")
@@ -222,12 +184,11 @@ class RowCollector:
             self._add_event(row, time)
 
     def _add_request(self, row: RequestRow, current: Record | None, time: LineTime | None) -> None:
-        self._flag_implausible(row)
         self._batch.append(row)
         self._stamps.add(time)
         digest = None
-        if row.request_id is not None and current is not None and current.offset == row.offset:
-            digest = self._hasher.data_key("record", current.data)
+        if current is not None and current.offset == row.offset and row.request_id is not None:
+            digest = self._hasher.copy_digest(current.data)
         self._copy_digests.append(digest)
         if len(self._batch) >= _FLUSH_ROWS:
             self._flush()
@@ -257,7 +218,9 @@ class RowCollector:
             row.duration_ns,
             _int32(row.ranks),
         )
-        (request_id,) = self._request_keys([row.request_id])
+        request_id = (
+            None if row.request_id is None else self._hasher.text_key("request", row.request_id)
+        )
         self._transfers.add((number, 0, request_id, None, None, *values))
 
     def _add_event(self, row: BlockEventRow, time: LineTime | None) -> None:
@@ -279,13 +242,6 @@ class RowCollector:
                 row.from_medium,
             )
         )
-
-    def _flag_implausible(self, row: RequestRow) -> None:
-        if max(row.prompt_tokens or 0, row.output_tokens or 0) > PLAUSIBLE_TOKENS:
-            row.flags = (*row.flags, IMPLAUSIBLE_FLAG)
-            self.implausible += 1
-            if len(self.implausible_lines) < _MAX_NAMED_LINES:
-                self.implausible_lines.append(row.line)
 
     def reject(self, record: Record, reason: str, detail: str | None = None) -> None:
         """Take an unusable record: where, why and a hash, never its text."""
@@ -318,38 +274,52 @@ class RowCollector:
                 self._block_counts.append(len(row.block_keys))
                 self._block_keys.extend(row.block_keys)
         self._rows += len(self._batch)
-        self._frames.append(self._request_frame())
+        frame = self._request_frame()
+        self._flag_implausible(frame)
+        self._frames.append(frame.with_columns(_flag_lists(self._batch)))
         self._batch.clear()
         self._copy_digests.clear()
 
+    def _flag_implausible(self, frame: pl.DataFrame) -> None:
+        """Flag requests with more tokens than any published context holds."""
+        is_odd = pl.max_horizontal("prompt_tokens", "output_tokens") > PLAUSIBLE_TOKENS
+        for place in frame.select(pl.arg_where(is_odd)).to_series():
+            row = self._batch[place]
+            row.flags = (*row.flags, IMPLAUSIBLE_FLAG)
+            self.implausible += 1
+            if len(self.implausible_lines) < _MAX_NAMED_LINES:
+                self.implausible_lines.append(row.line)
+
     def _request_frame(self) -> pl.DataFrame:
-        """The batch in the columns of the schema; key and clock are set when the file ends."""
-        names = RequestRow.__struct_fields__
-        transposed = zip(*map(msgspec.structs.astuple, self._batch), strict=True)
-        columns: dict[str, Sequence[object]] = dict(zip(names, transposed, strict=True))
-        rows = len(self._batch)
-        request_ids = [row.request_id for row in self._batch]
-        derived: dict[str, Sequence[object] | pl.Series] = {
-            "request_key": columns["offset"],
-            "source_id": [0] * rows,
-            "is_headline": [False] * rows,
+        """The batch in the columns of the schema; key, clock and flags are set later."""
+        rows = self._batch
+        request_ids = [row.request_id for row in rows]
+        derived: dict[str, Sequence[object] | pl.Series | None] = {
+            "request_key": [row.offset for row in rows],
+            "source_id": None,
+            "is_headline": None,
             "request_id_key": self._request_keys(request_ids),
-            "session_key": self._keys_of("session", [row.session_id for row in self._batch]),
-            "parent_key": self._request_keys([row.parent_id for row in self._batch]),
-            "tenant_key": self._keys_of("tenant", [row.tenant for row in self._batch]),
-            "turn": [_int32(row.turn) for row in self._batch],
-            "clock": [None] * rows,
-            "flags": _flag_lists([row.flags for row in self._batch]),
+            "session_key": self._keys_of("session", [row.session_id for row in rows]),
+            "parent_key": self._request_keys([row.parent_id for row in rows]),
+            "tenant_key": self._keys_of("tenant", [row.tenant for row in rows]),
+            "turn": [_int32(row.turn) for row in rows],
+            "clock": None,
+            "flags": None,
+            COPY_DIGEST: self._copy_digests,
+            STRIPPED_ID: self._parts_of(request_ids, without_suffix),
+            CALL_ID: self._parts_of(request_ids, call_id),
         }
-        series = [
-            pl.Series(name, derived[name] if name in derived else columns[name], dtype=dtype)
-            for name, dtype in REQUESTS.polars_schema().items()
-        ]
-        series.append(pl.Series(COPY_DIGEST, self._copy_digests, dtype=pl.UInt64))
-        for column, part_of in ((STRIPPED_ID, without_suffix), (CALL_ID, call_id)):
-            parts = [None if text is None else part_of(text) for text in request_ids]
-            series.append(pl.Series(column, self._request_keys(parts), dtype=pl.UInt64))
-        return pl.DataFrame(series)
+        return pl.DataFrame(
+            [
+                _series(
+                    name,
+                    derived[name] if name in derived else _column(name, rows),
+                    dtype,
+                    len(rows),
+                )
+                for name, dtype in _no_requests().schema.items()
+            ]
+        )
 
     def finish(
         self,
@@ -404,14 +374,32 @@ class RowCollector:
         keys[order] += position - np.maximum.accumulate(np.where(is_first, position, 0))
         return keys
 
-    def _request_keys(self, texts: Sequence[str | None]) -> list[int | None]:
-        """Hashes of request ids, which are seldom repeated."""
-        text_key = self._hasher.text_key
-        return [None if text is None else text_key("request", text) for text in texts]
+    def _request_keys(self, texts: Sequence[str | None]) -> pl.Series | None:
+        """Hashes of request ids, which are seldom repeated; None if there is none."""
+        known = [text for text in texts if text is not None]
+        if not known:
+            return None
+        keys = pl.Series(self._hasher.text_keys("request", known))
+        if len(known) == len(texts):
+            return keys
+        places = [place for place, text in enumerate(texts) if text is not None]
+        return (
+            pl.Series([None], dtype=pl.UInt64).new_from_index(0, len(texts)).scatter(places, keys)
+        )
+
+    def _parts_of(
+        self, request_ids: Sequence[str | None], part_of: Callable[[str], str | None]
+    ) -> pl.Series | None:
+        """Hashes of parts of request ids; most ids have none of the forms that have parts."""
+        parts: list[str | None] = [None] * len(request_ids)
+        for place, text in enumerate(request_ids):
+            if text is not None and may_have_parts(text):
+                parts[place] = part_of(text)
+        return self._request_keys(parts)
 
     def _keys_of(
         self, domain: Literal["session", "tenant"], texts: Sequence[str | None]
-    ) -> list[int | None]:
+    ) -> Sequence[int | None]:
         """Hashes of texts that many rows share."""
         remembered = self._hasher.remembered_key
         return [None if text is None else remembered(domain, text) for text in texts]
@@ -447,9 +435,22 @@ def _with_late_arrivals(requests: pl.DataFrame, late: LateArrivals) -> pl.DataFr
     )
 
 
-def _flag_lists(flags: Sequence[tuple[str, ...]]) -> pl.Series:
+def _column(name: str, rows: Sequence[RequestRow]) -> list[object]:
+    return list(map(attrgetter(name), rows))
+
+
+def _series(
+    name: str, values: Sequence[object] | pl.Series | None, dtype: pl.DataType, rows: int
+) -> pl.Series:
+    """The column; None is a column of nulls."""
+    if values is None:
+        return pl.Series(name, [None], dtype=dtype).new_from_index(0, rows)
+    return pl.Series(name, values, dtype=dtype)
+
+
+def _flag_lists(rows: Sequence[RequestRow]) -> pl.Series:
     """Tuples of slugs as a list column (through one text a row: a series a row is slow)."""
-    texts = pl.Series([",".join(row) for row in flags], dtype=pl.String)
+    texts = pl.Series([",".join(row.flags) for row in rows], dtype=pl.String)
     empty = pl.lit([], dtype=pl.List(pl.String))
     split = pl.when(pl.col("") == "").then(empty).otherwise(pl.col("").str.split(","))
     return texts.to_frame("").select(split.alias("flags")).to_series()

@@ -7,10 +7,16 @@ that equal texts of different meaning do not match. Without the salt a hash cann
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
 
 Domain = Literal["request", "session", "tenant", "record", "tokens"]
 
+UIntArray = npt.NDArray[np.uint64]
 _DIGEST_BYTES: Final = 8
 _MAX_KEY_BYTES: Final = 64
 
@@ -22,6 +28,7 @@ class KeyedHasher:
         if not salt:
             raise ValueError("a salt must not be empty")
         self._salt = salt if len(salt) <= _MAX_KEY_BYTES else hashlib.blake2b(salt).digest()
+        self._copy_seed = int.from_bytes(self.key_of("record")[:8], "little")
         self._known: dict[tuple[Domain, str], int] = {}
 
     def new(self, domain: Domain) -> hashlib.blake2b:
@@ -43,6 +50,24 @@ class KeyedHasher:
     def text_key(self, domain: Domain, text: str) -> int:
         """The 64-bit hash of a text that is seldom repeated."""
         return self.data_key(domain, text.encode("utf-8", "surrogatepass"))
+
+    def text_keys(self, domain: Domain, texts: Sequence[str]) -> UIntArray:
+        """(texts,) 64-bit hashes, as `text_key` gives each of them."""
+        fresh = self.new(domain).copy
+        digests = []
+        for text in texts:
+            hashed = fresh()
+            hashed.update(text.encode("utf-8", "surrogatepass"))
+            digests.append(hashed.digest())
+        return np.frombuffer(b"".join(digests), dtype="<u8")
+
+    def copy_digest(self, data: bytes) -> int:
+        """A 64-bit hash of a record that tells exact copies apart inside one run.
+
+        It is never stored, and who can make two records collide can as well write one twice: so it
+        need not be a keyed hash, which takes longer than all else that is done with a record.
+        """
+        return xxhash.xxh3_64_intdigest(data, self._copy_seed)
 
     def remembered_key(self, domain: Domain, text: str) -> int:
         """The 64-bit hash of a text that many rows share."""

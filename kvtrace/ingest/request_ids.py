@@ -14,6 +14,11 @@ _ANSWER: Final = re.compile(r"[0-9]{1,4}_")
 _PROMPT: Final = re.compile(r"-[0-9]{1,4}\Z")
 
 
+def may_have_parts(request_id: str) -> bool:
+    """Whether the functions below may find something; a quick no for most ids."""
+    return "-" in request_id[-9:] or "_" in request_id[:5]
+
+
 def without_suffix(request_id: str) -> str | None:
     """The id without the 8-hex suffix of newer vLLM engines; None where it has none."""
     found = _SUFFIX.search(request_id)
