@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import msgspec
+
 from kvtrace.ingest.contract import ReadContext, RequestRow
 from kvtrace.ingest.instants import Instants
 from kvtrace.ingest.jsonfields import flag_lengths
-from kvtrace.ingest.usage import TokenUsage
+from kvtrace.ingest.rawvalues import raw_text
+from kvtrace.ingest.usage import TokenUsage, parsed_count
 from kvtrace.schema.manifest import Status
 
 NOT_INFERENCE: Final = "not_an_inference_path"
@@ -40,6 +43,20 @@ def endpoint_of(path: str) -> str | None:
     return None if found is None else found[1] or found[2]
 
 
+def status_in(name: str, value: msgspec.Raw) -> int | None:
+    """The HTTP status of a field, a number or its text.
+
+    Raises:
+        msgspec.ValidationError: it is neither.
+    """
+    return parsed_count(name, raw_text(value))
+
+
+def _is_empty(status: Status, usage: TokenUsage) -> bool:
+    """Whether a failed request counted nothing, which gateways write as zeros."""
+    return status in ("error", "cancelled") and not usage.prompt_tokens and not usage.output_tokens
+
+
 class GatewayFile:
     """The rows of one file: their clock, what their token counts mean, and the notes on both."""
 
@@ -53,9 +70,9 @@ class GatewayFile:
         """The row with its tokens and flags.
 
         A response from the gateway's own cache used no KV: its cached tokens are those of the call
-        that filled the cache, and are left out.
+        that filled the cache, and are left out. Zeros of a request that failed are no counts.
         """
-        if usage is not None:
+        if usage is not None and not _is_empty(row.status, usage):
             self._fill_tokens(row, usage)
             flags.extend(flag for flag in usage.flags if flag not in flags)
         if row.ttft_ns is not None:
@@ -87,7 +104,7 @@ class GatewayFile:
 
     def _assumption(self) -> str:
         parts = [
-            f"{count} rows ({shape}) as {'including' if is_inclusive else 'leaving out'} it"
+            f"{shape} as {'including' if is_inclusive else 'leaving out'} it ({count:,})"
             for (shape, is_inclusive), count in sorted(self._assumed.items())
         ]
         return (

@@ -66,7 +66,7 @@ class Instants:
         self._context = context
         self._shift = zone_shift(context.tz)
         self._zoned = self._naive = 0
-        self._by_power: dict[int, int] = {}
+        self._by_unit: dict[tuple[str, int], int] = {}
 
     def raw_ns(self, name: str, value: msgspec.Raw, flags: list[str]) -> int | None:
         """Nanoseconds of a JSON value; None if it is absent or no epoch, which is flagged.
@@ -85,7 +85,7 @@ class Instants:
         """
         written = parse_iso(text) or parse_web_log_time(text)
         if written is None:
-            return self._number_ns(decimal_of(name, text), flags)
+            return self._number_ns(name, decimal_of(name, text), flags)
         self._refine(written.resolution_ns)
         if written.is_zoned:
             self._zoned += 1
@@ -93,7 +93,7 @@ class Instants:
         self._naive += 1
         return self._shift(written.ns)
 
-    def _number_ns(self, number: Decimal, flags: list[str]) -> int | None:
+    def _number_ns(self, name: str, number: Decimal, flags: list[str]) -> int | None:
         power = epoch_power(number)
         seconds = None if power is None else number.scaleb(power)
         ns = None if seconds is None else seconds_to_ns(seconds)
@@ -101,7 +101,7 @@ class Instants:
             if NOT_AN_EPOCH_FLAG not in flags:
                 flags.append(NOT_AN_EPOCH_FLAG)
             return None
-        self._by_power[power] = self._by_power.get(power, 0) + 1
+        self._by_unit[name, power] = self._by_unit.get((name, power), 0) + 1
         self._refine(seconds_resolution_ns(seconds))
         return ns
 
@@ -113,7 +113,8 @@ class Instants:
     def finish(self, what: str, *, naive_is_utc_because: str | None = None) -> None:
         """Write down the clock of the file; `what` is the field that gives the arrival."""
         context = self._context
-        if not (self._zoned or self._naive or self._by_power):
+        placed = self._zoned + sum(self._by_unit.values())
+        if not placed and not self._naive:
             context.clock_reason = f"no record has a time ({what})"
             return
         context.clock = "utc" if context.tz is not None or not self._naive else "naive"
@@ -121,26 +122,28 @@ class Instants:
         if self._naive and context.tz is None:
             whose = naive_is_utc_because or "it is taken as UTC"
             context.note("naive_clock", f"{what} has no zone; {whose} (--tz says otherwise).")
-        if self._naive and (self._zoned or self._by_power):
-            context.note(
-                "mixed_zones",
-                f"{self._naive} times have no zone, {self._zoned + sum(self._by_power.values())}"
-                " have one.",
-            )
-        if len(self._by_power) > 1:
-            units = ", ".join(
-                f"{count} in {_UNIT_NAMES[power]}"
-                for power, count in sorted(self._by_power.items(), reverse=True)
-            )
-            context.note(
-                "mixed_epoch_units",
-                f"The epoch times of the file are in several units ({units}); each is read by its"
-                " own magnitude.",
-                severity="warning",
-            )
+        if self._naive and placed:
+            context.note("mixed_zones", f"{self._naive} times have no zone, {placed} have one.")
+        self._note_mixed_units()
+
+    def _note_mixed_units(self) -> None:
+        for name in sorted({name for name, _ in self._by_unit}):
+            units = [
+                f"{self._by_unit[name, power]} in {unit}"
+                for power, unit in _UNIT_NAMES.items()
+                if (name, power) in self._by_unit
+            ]
+            if len(units) > 1:
+                self._context.note(
+                    "mixed_epoch_units",
+                    f"`{name}` is in several units ({', '.join(units)}); each value is read by its"
+                    " own magnitude.",
+                    severity="warning",
+                )
 
     def _forms(self) -> str:
-        forms = [f"epoch {_UNIT_NAMES[power]}" for power in sorted(self._by_power, reverse=True)]
+        powers = {power for _, power in self._by_unit}
+        forms = [f"epoch {unit}" for power, unit in _UNIT_NAMES.items() if power in powers]
         if self._zoned:
             forms.append("dates with a zone")
         if self._naive and self._context.tz is None:

@@ -19,6 +19,10 @@ pytestmark = pytest.mark.shared
 FORMAT_OF = {
     "litellm_standard_logging.jsonl": "litellm",
     "litellm_spendlogs_quoted_newlines.csv": "litellm_spend_logs",
+    "envoy_ai_gateway_access.jsonl": "envoy_ai_gateway",
+    "kong_ai_mixed_versions.jsonl": "kong",
+    "higress_ai_log.jsonl": "higress",
+    "nginx_vllm_access.jsonl": "nginx_access",
 }
 """Excerpt to the format that it must be taken for."""
 _COUNTS = ("prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
@@ -74,3 +78,18 @@ def test_values_of_the_index(name: str, shared_dir: Path) -> None:
 def test_clocks_of_the_index(name: str, shared_dir: Path) -> None:
     clock = str(expected_of(shared_dir, name).get("clock", "utc"))
     assert clock.startswith(read_shared(shared_dir, name).context.clock)
+
+
+def test_end_of_a_web_server_line_becomes_the_start(shared_dir: Path) -> None:
+    name = "nginx_vllm_access.jsonl"
+    starts = expected_of(shared_dir, name)["start_ts_us"]
+    assert isinstance(starts, list)
+    reading = read_shared(shared_dir, name)
+    assert [row.arrived_at_ns for row in reading.requests] == [us * NS_PER_US for us in starts]
+    assert reading.ignored == {"not_an_inference_path": 1}
+
+
+def test_headers_of_envoy_are_no_first_token(shared_dir: Path) -> None:
+    reading = read_shared(shared_dir, "envoy_ai_gateway_access.jsonl")
+    assert reading.note_codes == {"cache_semantics_assumed"}
+    assert [row.ttft_ns for row in reading.requests] == [None] * 4

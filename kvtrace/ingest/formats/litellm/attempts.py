@@ -11,7 +11,7 @@ import msgspec
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
 from kvtrace.ingest.gateways import GatewayFile
 from kvtrace.ingest.jsonfields import between_ns
-from kvtrace.ingest.usage import parsed_count, read_usage
+from kvtrace.ingest.usage import read_usage
 from kvtrace.schema.manifest import Status
 
 _FAILURES: Final = ("failure", "failed", "error")
@@ -78,8 +78,7 @@ class LiteLlmFile(GatewayFile):
             status=status,
         )
         self._watch(call.session_id)
-        is_counted = status in ("ok", "gateway_cache_hit") or not _is_zero(call.usage)
-        return self.fill(row, read_usage(call.usage) if is_counted else None, flags)
+        return self.fill(row, read_usage(call.usage), flags)
 
     def _instant(self, name: str, text: str | None, flags: list[str]) -> int | None:
         return None if text is None else self.instants.text_ns(name, text, flags)
@@ -106,13 +105,6 @@ def _status(call: Attempt) -> Status:
     if (call.status or "").lower() not in _FAILURES:
         return "ok"
     return "cancelled" if call.error_code == _CLIENT_CLOSED else "error"
-
-
-def _is_zero(usage: Mapping[str, object]) -> bool:
-    """Whether the call used nothing: a failed one writes zeros where it knows nothing."""
-    return not any(
-        parsed_count(name, usage.get(name)) for name in ("prompt_tokens", "completion_tokens")
-    )
 
 
 def _call_type(text: str | None) -> str | None:
