@@ -42,6 +42,7 @@ _MODULES: Final = (
     "ollama_text",
     "tgi_text",
     "litellm",
+    "envoy_ai_gateway",
     "nginx_access",
     "kong",
     "higress",
