@@ -85,6 +85,8 @@ class LinePeeler:
     def feed(self, record: Record) -> PeeledLine | None:
         """The line that this record completes, or None: a piece, or a record without text."""
         text = record.data.decode("utf-8", errors="replace")
+        if text[-1:] == "}" and not self._pending and _is_bare_event(text):
+            return PeeledLine(record, text, record.terminated)  # nothing stands around it
         text = text.strip("\x00").removeprefix("\ufeff").rstrip("\r")
         if not text.strip():
             self._tally.ignore("padding")
@@ -198,9 +200,14 @@ def _cut(line: PeeledLine, layer: re.Pattern[str]) -> bool:
     return True
 
 
+def _is_bare_event(text: str) -> bool:
+    return text[:1] == "{" and (
+        text.find(_EVENT, 0, _EVENT_CHARS) >= 0 or text.find(_DENSE_EVENT, 0, _EVENT_CHARS) >= 0
+    )
+
+
 def _peel_formatter(line: PeeledLine) -> None:
-    find = line.text.find
-    if find(_EVENT, 0, _EVENT_CHARS) >= 0 or find(_DENSE_EVENT, 0, _EVENT_CHARS) >= 0:
+    if _is_bare_event(line.text):
         return  # the event's name is no message: the fields beside it are the record
     document = _json_object(line.text)
     message = next((document[key] for key in _MESSAGE_KEYS if key in document), None)

@@ -268,14 +268,16 @@ class SglangLog:
             flags=("first_of_batch",) if event.is_batch else (),
         )
         tier = fill_request(row, meta, self._context)
-        if event.token_ids and row.status == "ok":
-            self._hash(row, event.token_ids)
-        self._ended_ok += row.status == "ok"
-        moves = self._waits(row, meta, tier)
+        has_waits = meta.storage_prefetch_wait or meta.storage_staging_wait
+        moves = self._waits(row, meta, tier) if has_waits else []
         opened = self._book.take_open(request_id)
         if opened is not None:
             row.session_id = row.session_id or opened.session_id
             row.adapter = row.adapter or opened.adapter
+        if row.status == "ok":
+            self._ended_ok += 1
+            if event.token_ids:
+                self._hash(row, event.token_ids)
         time = self._date(row, opened, line.time, event.stamp)
         if self._anchors < _MAX_ANCHORS:
             self._anchor(row, meta, opened, line.time, event.stamp)
@@ -296,8 +298,6 @@ class SglangLog:
         )
 
     def _waits(self, row: RequestRow, meta: MetaInfo, tier: str | None) -> list[TransferRow]:
-        if meta.storage_prefetch_wait is None and meta.storage_staging_wait is None:
-            return []
         size = self._facts.bytes_per_token()
         moves = storage_waits(row, meta, tier, bytes_per_token=size)
         if moves and size is not None:

@@ -147,10 +147,8 @@ def _decoded_event(text: str) -> _Event:
 
 
 def _session(told: _Input) -> str | None:
-    for value in (told.routing_key, told.session_id, told.conversation_id):
-        if value and isinstance(value, str):
-            return value
-    return None
+    found = told.routing_key or told.session_id or told.conversation_id
+    return found if isinstance(found, str) else None
 
 
 def checked_id(value: object) -> str:
