@@ -20,6 +20,13 @@ _TIMES = ("queue", "ttft", "e2e")
 REQUEST_FILES = {
     "otlp_vllm_and_genai.jsonl": "otlp_genai",
     "jaeger_vllm.json": "jaeger",
+    "aiperf_profile_export.jsonl": "aiperf",
+    "genai_perf_profile_export.json": "genai_perf",
+    "guidellm_benchmarks.json": "guidellm",
+    "inference_perf_per_request_lifecycle_metrics.json": "inference_perf",
+    "llmperf_individual_responses.json": "llmperf",
+    "sglang_bench_serving.jsonl": "sglang_bench",
+    "vllm_bench_serve_detailed.json": "vllm_bench",
 }
 
 
