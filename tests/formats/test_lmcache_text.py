@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kvtrace.ingest.contract import RequestRow, TransferRow
 from kvtrace.ingest.formats.lmcache_text import FORMATS
-from kvtrace.ingest.formats.lmcache_text.sizes import PrintedSize
+from kvtrace.ingest.formats.lmcache_text.sizes import moved_bytes
 from kvtrace.ingest.formats.vllm_text import FORMATS as VLLM_FORMATS
 from kvtrace.ingest.registry import all_formats
 from kvtrace.schema.metrics import METRICS
@@ -286,10 +286,10 @@ def test_loads_of_engines_in_one_file_stay_apart() -> None:
 def test_bytes_of_a_token_follow_from_both_roundings(
     gib: str, cost: str, rate: str, tokens: int, expected: int | None
 ) -> None:
-    size = PrintedSize(Decimal(gib), Decimal(cost), Decimal(rate))
-    assert size.token_bytes(tokens) == expected
-    if expected is None:
-        assert size.moved_bytes(tokens) == int(Decimal(gib) * 2**30)
+    moved = moved_bytes(tokens, gib=gib, cost_ms=cost, gib_per_s=rate)
+    assert moved.token == expected
+    rounded = int(Decimal(gib) * 2**30)
+    assert moved.total == (rounded if expected is None else expected * tokens)
 
 
 def test_id_that_imitates_a_lookup_stays_an_id() -> None:
@@ -364,3 +364,22 @@ def test_any_bytes_are_counted_and_never_raise(data: bytes, edits: list[tuple[in
     for row in reading.requests:
         if row.prompt_tokens is not None and row.cached_tokens is not None:
             assert 0 <= row.cached_tokens <= row.prompt_tokens
+
+
+def test_lookup_that_finds_nothing_any_more_waits_for_no_load() -> None:
+    prefetch = (
+        "Prefetch request completed (L1+L2): {found}/50 retained keys ({found} L1, 0 L2) in 0.8 ms"
+        " (external_request_id=a, prefetch_request_id=-1)"
+    )
+    reading = read_bytes(
+        LMCACHE,
+        log(
+            prefetch.format(found=40),
+            prefetch.format(found=0),
+            "Retrieved 10240 tokens in 0.012 seconds",
+        ),
+    )
+    assert [(row.cached_host_tokens, row.flags) for row in reading.requests] == [
+        (0, ("found_in_chunks",))
+    ]
+    assert [row.request_id for row in reading.transfers] == [None]

@@ -104,7 +104,7 @@ GOOD = [
     ),
     call("clear", 4.0, force=True),
 ]
-BAD = [
+BAD: list[dict[str, object]] = [
     header(),
     call("finish_write", 1.0, keys=[{"__t__": "ObjectKey", "v": {"chunk_hash": "text"}}]),
     call("finish_write", 1.0, keys=[key(b"")]),

@@ -56,10 +56,17 @@ class Seen:
 
 @dataclass(slots=True)
 class _Engine:
-    """Loads without id go to the request of their engine that waits for one like it."""
+    """Loads without id go to the request of their engine that waits for one like it.
+
+    All ranks load in the same order, so that each has a place in the order of the loads.
+    """
 
     waiting: dict[int, Seen] = field(default_factory=dict)
-    recent: deque[Seen] = field(default_factory=lambda: deque(maxlen=_MAX_RECENT))
+    recent: deque[tuple[int, Seen]] = field(default_factory=lambda: deque(maxlen=_MAX_RECENT))
+    """The loads that came last, numbered, the newest at the end."""
+    begun: int = 0
+    places: dict[str | None, int] = field(default_factory=dict)
+    """Number of the load that each process told of last."""
 
     def wait(self, seen: Seen) -> None:
         """A load of this request may come."""
@@ -67,19 +74,41 @@ class _Engine:
         if len(self.waiting) > _MAX_WAITING:
             del self.waiting[next(iter(self.waiting))]
 
-    def begin(self, seen: Seen) -> None:
+    def begin(self, seen: Seen, writer: str | None) -> None:
         """Its load has come, from the first rank."""
         self.waiting.pop(seen.offset, None)
-        self.recent.append(seen)
+        self.begun += 1
+        self.recent.append((self.begun, seen))
+        self._place(writer, self.begun)
+
+    def _place(self, writer: str | None, number: int) -> None:
+        if len(self.places) >= _MAX_WRITERS and writer not in self.places:
+            self.places.clear()
+        self.places[writer] = number
 
     def rank_of(self, move: Move, step: Step, writer: str | None) -> Seen | None:
         """The request whose load another rank told of with the same numbers."""
-        for seen in self.recent:
+        if writer is None:
+            return None
+        place = self.places.get(writer, 0)
+        found: tuple[int, Seen] | None = None
+        for number, seen in reversed(self.recent):
+            if number < place:
+                break
             load = seen.load
             if seen.is_out or load is None or not load.begins_with(step):
                 continue
-            is_other_rank = writer is not None and not load.has(writer)
-            if is_other_rank or (move.size is not None and load.lacks_size(writer, step)):
+            if number > place or (move.size is not None and load.lacks_size(writer, step)):
+                found = number, seen
+        if found is None:
+            return None
+        self._place(writer, found[0])
+        return found[1]
+
+    def same_as(self, step: Step) -> Seen | None:
+        """The last request whose load had the same numbers."""
+        for _, seen in reversed(self.recent):
+            if not seen.is_out and seen.load is not None and seen.load.begins_with(step):
                 return seen
         return None
 
@@ -205,7 +234,7 @@ class RequestBook:
             seen = self._waiting_for(move, step, line)
         if seen.load is None:
             seen.load = PooledMove("load", line.record, line.time)
-            self._engine(line).begin(seen)
+            self._engine(line).begin(seen, line.writer)
         fetch, writer.fetch = writer.fetch, None
         if fetch is not None and seen.load.backend is None:
             seen.load.backend, seen.load.fetched_chunks = fetch.backend, fetch.chunks
@@ -216,8 +245,7 @@ class RequestBook:
         engine = self._engine(line)
         known = engine.rank_of(move, step, line.writer) or engine.waiting_for(move)
         if known is None and line.writer is None:
-            same = (seen for seen in engine.recent if not seen.is_out and seen.load is not None)
-            known = next((s for s in same if s.load and s.load.begins_with(step)), None)
+            known = engine.same_as(step)
         return known or self._seen(None, line)
 
     def take_found(self, found: Found, line: LogLine) -> str | None:
@@ -233,6 +261,8 @@ class RequestBook:
         seen.found = found
         if found.found_keys and seen.load is None:
             self._engine(line).wait(seen)
+        else:
+            self._engine(line).waiting.pop(seen.offset, None)
         return None
 
     def take_server_move(self, move: ServerMove, line: LogLine, *, key_tokens: int) -> int | None:
@@ -242,7 +272,7 @@ class RequestBook:
             seen.store = _server_move(move, line)
             return None
         engine = self._engine(line)
-        waiting = [seen for seen in engine.waiting.values() if seen.found and not seen.is_out]
+        waiting = [seen for seen in engine.waiting.values() if _keys(seen) and not seen.is_out]
         chosen = next((seen for seen in waiting if _keys(seen) * key_tokens == move.tokens), None)
         proof = None
         if len(waiting) == 1:
@@ -253,11 +283,11 @@ class RequestBook:
             self._pool_server_move(move, line, engine)
             return None
         chosen.load = _server_move(move, line)
-        engine.begin(chosen)
+        engine.begin(chosen, line.writer)
         return proof
 
     def _pool_server_move(self, move: ServerMove, line: LogLine, engine: _Engine) -> None:
-        last = engine.recent[-1] if engine.recent else None
+        last = engine.recent[-1][1] if engine.recent else None
         load = None if last is None or last.is_out else last.load
         if load is not None and load.tokens == move.tokens:
             load.pool(move.duration_ns, move.tokens)

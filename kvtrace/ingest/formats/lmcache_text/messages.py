@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Final, Literal
 
 from kvtrace.ingest.contract import Metric
-from kvtrace.ingest.formats.lmcache_text.sizes import PrintedSize
+from kvtrace.ingest.formats.lmcache_text.sizes import MovedBytes, moved_bytes
 from kvtrace.ingest.limits import MAX_COUNT
 from kvtrace.units import NS_PER_MS, NS_PER_S
 
@@ -73,7 +73,7 @@ class Move:
     wanted_tokens: int
     total_tokens: int | None
     """Tokens of the request, or of its hit; only loads say it."""
-    size: PrintedSize | None
+    size: MovedBytes | None
     duration_ns: int | None
     group: str | None
     """KV cache group, where an engine has several."""
@@ -333,14 +333,15 @@ def _move(text: str, request_id: str | None, group: str | None) -> Move | None:
     moved = _count(tokens)
     if moved > max(_count(wanted), total or 0):  # whole chunks are loaded, be it for their end
         raise ImpossibleMessage("more moved than wanted")
+    gib, cost_ms, rate = size[:3]
     return Move(
         direction=_direction(text.partition(" ")[0]),
         request_id=request_id,
         tokens=moved,
         wanted_tokens=int(wanted),
         total_tokens=total,
-        size=None if size[0] is None else PrintedSize(*map(Decimal, size[:3])),
-        duration_ns=None if size[1] is None else int(Decimal(size[1]) * NS_PER_MS),
+        size=None if gib is None else moved_bytes(moved, gib=gib, cost_ms=cost_ms, gib_per_s=rate),
+        duration_ns=None if cost_ms is None else int(Decimal(cost_ms) * NS_PER_MS),
         group=group,
         features=tuple(features),
     )

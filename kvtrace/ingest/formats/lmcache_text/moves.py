@@ -50,7 +50,7 @@ class _Share:
 
     def _measure(self, move: Move) -> None:
         if move.size is not None and move.duration_ns is not None:
-            self.moved_bytes += move.size.moved_bytes(move.tokens)
+            self.moved_bytes += move.size.total
             self.duration_ns += move.duration_ns
 
 
@@ -65,10 +65,6 @@ class PooledMove:
         self.fetched_chunks = 0
         self._shares: dict[Worker, _Share] = {}
         self._first: Step | None = None
-
-    def has(self, writer: str | None) -> bool:
-        """Whether this process told of the movement already."""
-        return any(worker[0] == writer for worker in self._shares)
 
     def begins_with(self, step: Step) -> bool:
         """Whether its first line had these numbers."""

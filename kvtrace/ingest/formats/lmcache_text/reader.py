@@ -152,7 +152,7 @@ class LmcacheLog:
             self._started.add(name)
 
     def _learn_bytes(self, move: Move) -> None:
-        found = None if move.size is None else move.size.token_bytes(move.tokens)
+        found = None if move.size is None else move.size.token
         if found is not None and (
             found in self._token_bytes or len(self._token_bytes) < _MAX_VOTES
         ):
