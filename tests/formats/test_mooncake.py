@@ -10,8 +10,10 @@ import polars as pl
 import pytest
 
 from kvtrace.errors import InputError
+from kvtrace.ingest.formats.mooncake import FORMATS
 from kvtrace.ingest.pipeline import Ingested, ingest_paths
 from kvtrace.ingest.readfile import IngestSettings
+from kvtrace.ingest.sniff import build_head
 
 MS = 1_000_000
 S = 1_000 * MS
@@ -470,6 +472,44 @@ def test_three_requests_in_an_hour_raise_no_doubt_about_the_unit(tmp_path: Path)
     result = timed(tmp_path, 0, 1_800_000, 3_600_000)
     (note,) = [one for one in result.notes if one.code == "timestamp_unit_assumed"]
     assert note.severity == "info"
+
+
+def test_many_fractions_at_an_absurd_rate_are_guidellms_seconds(tmp_path: Path) -> None:
+    # 40 rows in 19.5 s; as ms that would be 2 051 requests a second with stamps in µs
+    stamps = [3600 + half / 2 for half in range(40)]
+    result = timed(tmp_path, *stamps)
+    assert arrivals(result) == [half * S // 2 for half in range(40)]
+    assert "seconds" in str(result.files[0].clock_reason)
+    (note,) = [one for one in result.notes if one.code == "timestamp_unit_assumed"]
+    assert note.severity == "warning"
+    assert "1 000 times too low" in note.message
+
+
+@pytest.mark.parametrize("count", [19, 40])
+def test_few_rows_or_a_sane_rate_stay_milliseconds(tmp_path: Path, count: int) -> None:
+    step_ms = 0.5 if count == 19 else 12.5  # 2 000 requests a second, and 80
+    result = timed(tmp_path, *[step_ms * number for number in range(count)])
+    assert arrivals(result)[-1] == round((count - 1) * step_ms * MS)
+
+
+def test_turns_with_a_delay_have_an_order_and_no_arrival(tmp_path: Path) -> None:
+    first = {"session_id": "a", "input_length": 300, "output_length": 40}
+    second = {"session_id": "a", "delay": 2.5, "input_length": 450, "output_length": 20}
+    result = ingest(trace(tmp_path, first, second))
+    assert result.files[0].clock == "order"
+    rows = result.frames["requests"]
+    assert rows["prompt_tokens"].to_list() == [300, 450]
+    assert rows["session_key"].n_unique() == 1
+    (note,) = [one for one in result.notes if one.code == "arrival_unknown"]
+    assert "2 rows have no timestamp; 1 of them are turns" in note.message
+
+
+def test_rows_of_aiperf_with_a_payload_are_recognised_and_chats_are_not(tmp_path: Path) -> None:
+    row: dict[str, object] = {"payload": {"prompt": "the secret"}, "timestamp": 1000}
+    result = ingest(trace(tmp_path, row))
+    assert (result.files[0].format, result.files[0].used) == ("mooncake", 1)
+    head = build_head(json.dumps({**row, "user": "somebody"}).encode(), "sample")
+    assert FORMATS[0].sniff(head) is None
 
 
 # Block size: an interval a row

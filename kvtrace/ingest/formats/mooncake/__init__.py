@@ -5,8 +5,9 @@ the loaders of AIPerf 0.13 (`mooncake_trace`: optional `session_id`, `delay`, `t
 `messages`, `payload`, float timestamps), Dynamo (agent traces converted to Mooncake rows: request
 ids, other block sizes) and guidellm 0.8 (the same columns, `timestamp` in seconds).
 
-Facts: `timestamp` is ms from the start; ids are prefix-chained and mean something inside one file
-only; the block size is not stated in the file, so it is inferred and checked. Texts are never kept.
+Facts: `timestamp` is ms from the start (guidellm: s); ids are prefix-chained and mean something
+inside one file only; the block size is not stated in the file, so it is inferred and checked. Texts
+are never kept.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from typing import Final
 from kvtrace.ingest.contract import Format, Guess, Head
 from kvtrace.ingest.formats.mooncake.reader import read
 from kvtrace.ingest.formats.mooncake.rows import TEXT_KEYS
+
+_REPLAYED_KEYS: Final = TEXT_KEYS | {"type", "tools", "timestamp", "delay", "session_id", "extra"}
+"""Keys of AIPerf's rows with a text. One with others may be any log that has messages."""
 
 
 def sniff(head: Head) -> Guess | None:
@@ -48,7 +52,10 @@ def sniff(head: Head) -> Guess | None:
 
 
 def _is_replayed(entry: dict[str, object]) -> bool:
-    return "output_length" in entry or ("delay" in entry and "session_id" in entry)
+    """Whether a row with a text says how it is replayed, as AIPerf's rows do."""
+    if "output_length" in entry or ("delay" in entry and "session_id" in entry):
+        return True
+    return "timestamp" in entry and entry.keys() <= _REPLAYED_KEYS
 
 
 def _holds_deltas(objects: Sequence[dict[str, object]]) -> bool:
@@ -81,11 +88,11 @@ FORMATS: Final = (
             "arrived_at_ns",
             "prompt_tokens",
             "output_tokens",
-            "session_key",
-            "request_id_key",
+            "request_id",
+            "session_id",
             "turn",
             "llm",
-            "blocks",
+            "block_keys",
         ),
         missing={
             "cached_tokens": "join the engine's request log by request id",

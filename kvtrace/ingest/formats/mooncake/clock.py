@@ -1,4 +1,4 @@
-"""The clock of a Mooncake file: milliseconds from the start, or a date in s, ms, µs or ns.
+"""The clock of a Mooncake file: ms (or guidellm's s) from the start, or a date in s, ms, µs or ns.
 
 A date is told from a time since the start by its magnitude, and so is its unit; the median of the
 column decides for the file, so arrivals are known only when the last row has been read.
@@ -37,6 +37,8 @@ _MAX_FRACTION_S: Final = 10**6
 _SUSPECT_RATE: Final = 100.0
 """Requests a second from which on the unit of relative times is doubted: one endpoint of the public
 traces takes 0.1 to 10 requests a second, so 100 read as ms may well be 0.1 in seconds."""
+_ENOUGH_ROWS: Final = 20
+"""From here on times with fractions at such a rate are seconds: nobody stamps a burst in µs."""
 
 
 @dataclass(slots=True)
@@ -44,6 +46,9 @@ class ArrivalClock:
     """Collects the timestamps of a file, one a row; `judge` says what they mean."""
 
     has_fractions: bool = False
+    delays: int = 0
+    """Rows that say how long after the turn before they start, and not when."""
+    _has_seconds: bool = False
     _ns: array[int] = field(default_factory=lambda: array("q"))
     _units: array[int] = field(default_factory=lambda: array("b"))
 
@@ -67,6 +72,7 @@ class ArrivalClock:
         if not is_timed.any():
             context.clock = "order"
             context.clock_reason = "no row has a timestamp"
+            self._note_delays(context, len(units))
             return
         is_epoch = _is_epoch(ns[is_timed], units[is_timed])
         if is_epoch:
@@ -75,18 +81,44 @@ class ArrivalClock:
             was_long = (units == _SECONDS) & (ns < _longest_ns(units[is_timed]))
             ns[was_long] //= NS_PER_S // NS_PER_MS  # a long trace: ms, not s
             agrees = (units == _RELATIVE) | was_long
+            if self._are_seconds(ns[agrees]):
+                ns[agrees] *= NS_PER_S // NS_PER_MS
         context.late_arrivals = LateArrivals(ns, agrees, is_timed & ~agrees, flag=DISAGREES_FLAG)
         if is_epoch:
             _describe_epoch(context, ns[agrees], units[agrees])
         else:
             self._describe_relative(context, ns[agrees])
         _note_oddities(context, ns[agrees], is_timed, agrees)
+        self._note_delays(context, int(np.count_nonzero(~is_timed)))
+
+    def _are_seconds(self, ns: IntArray) -> bool:
+        """Whether relative times are guidellm's seconds; remembered for the description."""
+        is_small = int(ns.max(initial=0)) < _MAX_FRACTION_S * NS_PER_MS
+        self._has_seconds = (
+            is_small
+            and self.has_fractions
+            and len(ns) >= _ENOUGH_ROWS
+            and _rate(ns) > _SUSPECT_RATE
+        )
+        return self._has_seconds
+
+    def _note_delays(self, context: ReadContext, untimed: int) -> None:
+        if untimed:
+            why = ""
+            if self.delays:
+                why = (
+                    f"; {self.delays:,} of them are turns that start a stated `delay` after the "
+                    "turn before ends, which is not recorded"
+                )
+            context.note("arrival_unknown", f"{untimed:,} rows have no timestamp{why}")
 
     def _describe_relative(self, context: ReadContext, ns: IntArray) -> None:
         context.clock = "relative"
+        if self._has_seconds:
+            self._describe_seconds(context, ns)
+            return
         context.clock_reason = "timestamp is taken as milliseconds from the start of the trace"
-        span_s = int(ns.max() - ns.min()) / NS_PER_S
-        rate = len(ns) / span_s if span_s else 0.0
+        rate = _rate(ns)
         small = int(ns.max()) < _MAX_FRACTION_S * NS_PER_MS
         if small and (self.has_fractions or rate > _SUSPECT_RATE):
             why = (
@@ -105,6 +137,22 @@ class ArrivalClock:
             "timestamps are taken as milliseconds; guidellm writes seconds in the same "
             "columns, which cannot be told apart",
         )
+
+    def _describe_seconds(self, context: ReadContext, ns: IntArray) -> None:
+        context.clock_reason = "timestamp is taken as seconds from the start of the trace"
+        context.note(
+            "timestamp_unit_assumed",
+            "timestamps are taken as seconds, as guidellm writes them: they have fractions, and as "
+            f"milliseconds they would be {1000 * _rate(ns):,.0f} requests a second; if they are "
+            "milliseconds, the load is shown 1 000 times too low (multiply them by 1 000)",
+            severity="warning",
+        )
+
+
+def _rate(ns: IntArray) -> float:
+    """Requests a second; 0 where all have one time."""
+    span_s = int(ns.max() - ns.min()) / NS_PER_S if len(ns) else 0.0
+    return len(ns) / span_s if span_s else 0.0
 
 
 def to_ns(timestamp: float, unit: int) -> int:
@@ -178,11 +226,4 @@ def _note_oddities(
             DISAGREES_FLAG,
             f"{disagreeing} rows are on another clock than most; their arrival is unknown",
             severity="warning",
-        )
-    untimed = int(np.count_nonzero(~is_timed))
-    if untimed:
-        context.note(
-            "arrival_unknown",
-            f"{untimed} rows have no timestamp (turns with a `delay` start when the turn "
-            "before ends, which is not recorded)",
         )

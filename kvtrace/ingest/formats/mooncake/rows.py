@@ -34,6 +34,7 @@ class _Typed(msgspec.Struct, gc=False):
     session_id: str | int | None = None
     turn: int | None = None
     model: str | None = None
+    delay: _Json = msgspec.UNSET
 
 
 class BadFieldError(Exception):
@@ -61,6 +62,7 @@ def parse_row(record: Record, clock: ArrivalClock, ids: BlockIds) -> RequestRow:
     if not _is_plain(typed):
         return _careful_row(record, clock, ids)
     clock.add(typed.timestamp)
+    clock.delays += typed.timestamp is None and typed.delay is not msgspec.UNSET
     ids.numeric_rows += bool(typed.hash_ids)
     return RequestRow(
         offset=record.offset,
@@ -112,7 +114,9 @@ def _careful_row(record: Record, clock: ArrivalClock, ids: BlockIds) -> RequestR
     output = _count(fields, "output_length", coerced)
     block_keys = _ids(fields.get("hash_ids"), ids)
     turn = _count(fields, "turn", coerced)
-    clock.add(_timestamp(fields, coerced))
+    timestamp = _timestamp(fields, coerced)
+    clock.add(timestamp)
+    clock.delays += timestamp is None and fields.get("delay") is not None
     flags = ("zero_token_prompt",) if prompt == 0 else ()
     if coerced:
         flags = (*flags, "number_was_text")
