@@ -502,3 +502,9 @@ def test_iterations_past_the_first_are_pooled_by_engine_and_second(
     assert pooled["kv_usage_ratio"].denominator == 1.0
     assert reading.context.tally.used == 5
     assert "iterations_pooled" in reading.note_codes
+
+
+def test_a_list_that_no_server_can_abort_is_damaged() -> None:
+    reading = read_bytes(VLLM, lines("Added request a.", f"Aborted request(s) {'a,' * 70_000}a."))
+    assert reading.rejected == [(2, "damaged_line")]
+    assert [row.status for row in reading.requests] == ["open"]

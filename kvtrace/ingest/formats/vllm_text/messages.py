@@ -56,6 +56,8 @@ _ADAPTER_REQUEST = ", prompt_adapter_request: "
 _RESPONSE_MODE = re.compile(r"(.*?)(?: \((streaming delta|streaming complete)\))?", re.DOTALL)
 _FINISH = re.compile(r", finish_reason: (\w{1,40})\.?")
 _FAILED = re.compile(r"failed(?: \([\w .-]{1,60}\)| due to .{1,200})?\.?")
+_MAX_ABORTED: Final = 65_536
+"""No server runs and queues more requests than it could abort at once."""
 _FIRST_FIELDS: Final = ("prompt", "params", "sampling_params")
 _MAX_NAME_CHARS: Final = 20
 _LONGEST_ESCAPE: Final = 10
@@ -104,7 +106,7 @@ def _aborted(message: str) -> RequestEvent | None:
     is_list = message.startswith("Aborted request(s) ")
     if not is_list and not message.startswith("Aborted request "):
         return None
-    if message[-1] != ".":
+    if message[-1] != "." or message.count(",") > _MAX_ABORTED:
         raise DamagedMessage("Aborted request")
     ids = message[len("Aborted request(s) " if is_list else "Aborted request ") : -1].split(",")
     return RequestEvent(
