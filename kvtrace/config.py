@@ -99,6 +99,14 @@ SETTINGS: Final[tuple[SettingSpec, ...]] = (
     SettingSpec(
         "allow_inert_pickle", bool, False, "read pickled request dumps, without running anything"
     ),
+    SettingSpec("tokenizer", str, None, "local tokenizer.json or tiktoken file, for prompt texts"),
+    SettingSpec(
+        "bytes_per_token",
+        float,
+        None,
+        "bytes of prompt text a token, where there is no tokenizer",
+        _within(1.0, 16.0),
+    ),
     SettingSpec("salt", str, None, "key of the hashes; the same salt joins runs", _salt),
     SettingSpec(
         "depth", str, "quick", "quick: replay the peak hour; full: all", _one_of("quick", "full")

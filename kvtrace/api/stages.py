@@ -77,6 +77,8 @@ def ingest_into(
         block_size_tokens=settings.integer("block_size"),
         max_reject_rate=settings.number("max_reject_rate") or 0.0,
         allow_inert_pickle=settings.switch("allow_inert_pickle"),
+        tokenizer=settings.text("tokenizer"),
+        bytes_per_token=settings.number("bytes_per_token"),
     )
     given = settings.text("salt")
     salt = load_or_create_salt(folder) if given is None else salt_from_text(given)

@@ -55,6 +55,7 @@ HARMLESS_SETTINGS: Final = frozenset(
     {
         "allow_inert_pickle",
         "block_size",
+        "bytes_per_token",
         "depth",
         "json",
         "lang",
@@ -63,6 +64,7 @@ HARMLESS_SETTINGS: Final = frozenset(
         "output",
         "salt",
         "seed",
+        "tokenizer",
         "tz",
         "year",
     }

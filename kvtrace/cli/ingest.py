@@ -17,6 +17,8 @@ def ingest(
     block_size: opt.BlockSize = None,
     max_reject_rate: opt.MaxRejectRate = None,
     allow_inert_pickle: opt.AllowInertPickle = None,
+    tokenizer: opt.Tokenizer = None,
+    bytes_per_token: opt.BytesPerToken = None,
     salt: opt.Salt = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -37,6 +39,8 @@ def ingest(
         block_size=block_size,
         max_reject_rate=max_reject_rate,
         allow_inert_pickle=allow_inert_pickle,
+        tokenizer=tokenizer,
+        bytes_per_token=bytes_per_token,
         salt=salt,
     )
     outcome = api.ingest(

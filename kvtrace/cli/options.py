@@ -42,6 +42,14 @@ AllowInertPickle = Annotated[
         "--allow-inert-pickle", help="Read pickled request dumps, without running anything."
     ),
 ]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(help="Local tokenizer.json or tiktoken file, for prompts that are text."),
+]
+BytesPerToken = Annotated[
+    float | None,
+    typer.Option("--bytes-per-token", help="For prompts that are text, without a tokenizer [4]."),
+]
 Salt = Annotated[str | None, typer.Option(help="Key of the hashes; the same salt joins runs.")]
 Depth = Annotated[str | None, typer.Option(help="quick: replay the peak hour; full: everything.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
+from kvtrace.ingest.prompts import PromptHasher
 from kvtrace.schema.arrays import BoolArray, IntArray
 from kvtrace.schema.manifest import Clock, Grade, Note, NoteSeverity, Status
 
@@ -191,6 +192,8 @@ class ReadContext:
     """Forced block size (`--block-size`)."""
     token_key: bytes | None = None
     """Key of this run for hashing token ids into block keys; None: ids are only counted."""
+    prompt_hasher: PromptHasher | None = None
+    """Makes block keys of prompts (text, messages, token ids); None: prompts are not read."""
     # Filled by the reader:
     clock: Clock = "order"
     clock_resolution_ns: int | None = None

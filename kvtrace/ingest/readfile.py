@@ -15,6 +15,7 @@ from kvtrace.ingest.discover import InputFile
 from kvtrace.ingest.frame import FrameCounts, frame
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.notes import implausible_lengths, not_recognised
+from kvtrace.ingest.prompts import PromptHasher
 from kvtrace.ingest.sniff import Recognition, read_head, recognise
 from kvtrace.ingest.sources import FileRead
 from kvtrace.ingest.textlog.router import LogPart, LogRouter, RowSink
@@ -35,6 +36,10 @@ class IngestSettings:
     """Share of records, 0..1, that may be rejected."""
     allow_inert_pickle: bool = False
     """Read request dumps that are pickles, in a process that imports nothing."""
+    tokenizer: str | None = None
+    """Path of a local tokenizer for prompts that are text."""
+    bytes_per_token: float | None = None
+    """For prompts that are text where there is no tokenizer; None: assumed."""
 
 
 class _Current:
@@ -149,6 +154,12 @@ class FileReader:
             year=self.settings.year,
             block_size_tokens=self.settings.block_size_tokens,
             token_key=self.hasher.key_of("tokens"),
+            prompt_hasher=PromptHasher(
+                self.hasher.key_of("tokens"),
+                block_tokens=self.settings.block_size_tokens,
+                tokenizer=self.settings.tokenizer,
+                bytes_per_token=self.settings.bytes_per_token,
+            ),
         )
 
     def _read_plain(self, read: _OpenFile, found: Format) -> list[FileRead]:

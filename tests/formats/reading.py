@@ -24,6 +24,7 @@ from kvtrace.ingest.contract import (
     TransferRow,
 )
 from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.ingest.prompts import PromptHasher
 from kvtrace.ingest.sniff import build_head, recognise
 from kvtrace.ingest.textlog.router import LogRouter, RowSink, date_row
 from kvtrace.units import NS_PER_S
@@ -83,6 +84,7 @@ def read_bytes(
     year: int | None = None,
     block_size_tokens: int | None = None,
     token_key: bytes | None = None,
+    prompt_hasher: PromptHasher | None = None,
 ) -> Reading:
     """All rows of these bytes; fails if a record has no outcome, or two."""
     tally = Tally()
@@ -94,6 +96,7 @@ def read_bytes(
         year=year,
         block_size_tokens=block_size_tokens,
         token_key=token_key,
+        prompt_hasher=prompt_hasher,
     )
     counts = FrameCounts()
     delivered: list[Record] = []
