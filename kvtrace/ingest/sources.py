@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,6 +23,7 @@ COUNTED: Final[frozenset[Clock]] = frozenset({"relative", "monotonic"})
 _GRID_SHARE: Final = 0.99
 _GRID_SLACK: Final = 0.02
 _MIN_GRID_GAPS: Final = 8
+_MAX_VERSIONS: Final = 4
 
 
 @dataclass(slots=True)
@@ -279,6 +281,14 @@ def _count_copies(source: Source, copies: pl.DataFrame) -> None:
     source.notes.append(("exact_copies", message))
 
 
+def _all_of(texts: Iterable[str | None]) -> str | None:
+    """What the files of a source say, each thing once; null if none says anything."""
+    distinct = list(dict.fromkeys(text for text in texts if text is not None))
+    more = len(distinct) - _MAX_VERSIONS
+    shown = distinct[:_MAX_VERSIONS] + ([f"and {more} more"] if more > 0 else [])
+    return "; ".join(shown) or None
+
+
 def source_entry(source: Source) -> SourceEntry:
     """The manifest entry of a source."""
     contexts = [read.context for read in source.files if read.context is not None]
@@ -299,8 +309,8 @@ def source_entry(source: Source) -> SourceEntry:
         transfers=sum(len(part.transfers) for part in rows),
         clock=source.clock,
         engine=engines[0].engine if engines else None,
-        engine_version=versions[0].engine_version if versions else None,
-        engine_version_reason=versions[0].engine_version_reason if versions else None,
+        engine_version=_all_of(context.engine_version for context in versions),
+        engine_version_reason=_all_of(context.engine_version_reason for context in versions),
         engine_facts=facts,
         notes=[Note(code=code, message=text) for code, text in source.notes],
     )
