@@ -232,6 +232,65 @@ def test_a_json_formatter_with_other_keys(key: str, stamp: str) -> None:
     assert reading.context.clock_resolution_ns == 1_000_000
 
 
+def test_the_requests_of_the_first_server_leave_when_too_many_servers_come() -> None:
+    lines = [f"APIServer pid={pid}| Added request a." for pid in range(65)]
+    reading = read(*lines, "APIServer pid=0| Aborted request(s) a.")
+    assert len(reading.requests) == 65
+    assert {row.status for row in reading.requests} == {"open"}
+    assert reading.ignored == {"end_without_start": 1}
+    assert len({row.line for row in reading.requests}) == 65
+
+
+def test_an_abort_by_the_engines_id_finds_a_request_without_added_line() -> None:
+    reading = read(RECEIVED.format("a"), "Aborted request(s) a-0000000a.")
+    assert ends(reading) == [("a", "cancelled", 1_000_000_000)]
+
+
+def test_details_and_lengths_of_several_samples() -> None:
+    reading = read(
+        RECEIVED.format("a"),
+        "Added request 0_a.",
+        "Added request 1_a.",
+        "Request a details: prompt: 'some text', prompt_token_ids: [7, 8], prompt_embeds shape:"
+        " None.",
+        "Generated response a details: output_token_ids: [1, 2, 3]",  # of which sample?
+    )
+    counts = [(row.request_id, row.prompt_tokens, row.output_tokens) for row in reading.requests]
+    assert counts == [("0_a", 2, None), ("1_a", 2, None)]
+
+
+def test_a_call_again_does_not_mean_the_samples_of_the_last_one() -> None:
+    reading = read(
+        RECEIVED.format("a"),
+        "Added request 0_a.",
+        "Added request 1_a.",
+        RECEIVED.format("a"),
+        "Aborted request a.",
+    )
+    assert [(row.request_id, row.status) for row in reading.requests] == [
+        ("0_a", "open"),
+        ("1_a", "open"),
+        ("a", "cancelled"),
+    ]
+
+
+def test_a_pooling_request_says_so() -> None:
+    pooling = RECEIVED.format("a").replace("SamplingParams(n=1)", "PoolingParams(dimensions=None)")
+    assert [row.request_type for row in read(pooling, RECEIVED.format("b")).requests] == [
+        "pooling",
+        None,
+    ]
+
+
+def test_an_end_before_its_start_has_no_duration() -> None:
+    log = (
+        "INFO 10-05 08:00:09 [x.py:1] Added request a.\n"
+        "INFO 10-05 08:00:07 [x.py:1] Aborted request a.\n"
+    )
+    (row,) = read_bytes(VLLM, log.encode()).requests
+    assert (row.e2e_ns, row.status, row.flags) == (None, "cancelled", ("time_order",))
+
+
 class _Clock:
     def elapsed_ns(self, start: LineTime, end: LineTime) -> int | None:
         return end.time_ns - start.time_ns
