@@ -48,9 +48,9 @@ FORMATS: tuple[Format, ...] = (
             "e2e": "--enable-log-outputs beside --enable-log-requests: V1 prints no other end",
             "cached_tokens": "--enable-prompt-tokens-details, read at the gateway",
             "tier_split": "the LMCache log of the same engine",
-            "ttft": "--otlp-traces-endpoint",
-            "queue": "--otlp-traces-endpoint",
-            "hit_ratio": "no --disable-log-stats; automatic prefix caching must be on",
+            "ttft": "--otlp-traces-endpoint grpc://COLLECTOR:4317",
+            "queue": "--otlp-traces-endpoint grpc://COLLECTOR:4317",
+            "hit_ratio": "--enable-prefix-caching, and no --disable-log-stats",
             "moves": "a KV connector; up to 0.11 NIXL_TELEMETRY_ENABLE=1 for NIXL",
             "block_events": '--kv-events-config \'{"enable_kv_cache_events":true,'
             '"publisher":"zmq"}\' and a subscriber that writes what it gets',
