@@ -8,9 +8,11 @@ eaten or its end cut is not half a value.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Container
 from decimal import Decimal
 from typing import Final, Literal, NamedTuple
+
+import msgspec
 
 from kvtrace.ingest.contract import Metric
 from kvtrace.ingest.limits import MAX_COUNT
@@ -23,7 +25,10 @@ _COUNT = re.compile(r"[0-9]{1,16}")
 _DECIMAL = re.compile(r"-?[0-9]{1,12}\.[0-9]{2,12}|-?nan|-?inf")
 _WORD = re.compile(r"True|False|None|-?[0-9]{1,16}(?:\.[0-9]{1,12})?%?")
 _NAME = re.compile(r"#?[A-Za-z][\w /()-]{0,60}")
+_NUMBERED = re.compile(r" \[[0-9]{1,12}\]")
 _MAX_CHARS: Final = 3_000
+_MAX_SHAPES: Final = 256
+_KIND_CHARS: Final = 6
 _REQUIRED: Final[dict[BatchKind, tuple[str, ...]]] = {
     "prefill": ("#new-seq", "#new-token", "#cached-token", "#queue-req"),
     "decode": ("#running-req", "#queue-req", "gen throughput (token/s)"),
@@ -31,29 +36,32 @@ _REQUIRED: Final[dict[BatchKind, tuple[str, ...]]] = {
 BATCH_STARTS: Final = ("Prefill batch", "Decode batch")
 
 
-class _Gauge(NamedTuple):
+class Gauge(NamedTuple):
+    """A metric that a field of a line gives."""
+
     metric: str
     unit: str
     window: str = "instant"
+    hit_unit: str | None = None
 
 
-_USAGE: Final = _Gauge("kv_usage_ratio", "ratio")
-_COUNTS: Final[dict[str, _Gauge | None]] = {
-    "#new-seq": _Gauge("new_requests", "requests", "last_batch"),
-    "#new-token": _Gauge("computed_tokens", "tokens", "last_batch"),
-    "#cached-token": _Gauge("cached_tokens", "tokens", "last_batch"),
-    "#running-req": _Gauge("running_requests", "requests"),
-    "#queue-req": _Gauge("waiting_requests", "requests"),
-    "#token": _Gauge("kv_used_tokens", "tokens"),
-    "#full token": _Gauge("kv_used_tokens", "tokens"),
-    "#unbootstrapped-req": _Gauge("bootstrap_requests", "requests"),
-    "#bootstrap-req": _Gauge("bootstrap_requests", "requests"),
-    "#transferring-req": _Gauge("transferring_requests", "requests"),
-    "#inflight-req": _Gauge("transferring_requests", "requests"),
-    "#transfer-req": _Gauge("transferring_requests", "requests"),
-    "#prealloc-req": _Gauge("preallocated_requests", "requests"),
-    "#retracted-req": _Gauge("retracted_requests", "requests"),
-    "#pending-token": _Gauge("pending_prompt_tokens", "tokens"),
+_USAGE: Final = Gauge("kv_usage_ratio", "ratio")
+_COUNTS: Final[dict[str, Gauge | None]] = {
+    "#new-seq": Gauge("new_requests", "requests", "last_batch"),
+    "#new-token": Gauge("computed_tokens", "tokens", "last_batch"),
+    "#cached-token": Gauge("cached_tokens", "tokens", "last_batch", "tokens"),
+    "#running-req": Gauge("running_requests", "requests"),
+    "#queue-req": Gauge("waiting_requests", "requests"),
+    "#token": Gauge("kv_used_tokens", "tokens"),
+    "#full token": Gauge("kv_used_tokens", "tokens"),
+    "#unbootstrapped-req": Gauge("bootstrap_requests", "requests"),
+    "#bootstrap-req": Gauge("bootstrap_requests", "requests"),
+    "#transferring-req": Gauge("transferring_requests", "requests"),
+    "#inflight-req": Gauge("transferring_requests", "requests"),
+    "#transfer-req": Gauge("transferring_requests", "requests"),
+    "#prealloc-req": Gauge("preallocated_requests", "requests"),
+    "#retracted-req": Gauge("retracted_requests", "requests"),
+    "#pending-token": Gauge("pending_prompt_tokens", "tokens"),
     "#swa token": None,
     "#replay-token": None,
     "#optimistic-req": None,
@@ -62,15 +70,15 @@ _COUNTS: Final[dict[str, _Gauge | None]] = {
     "mamba num": None,
 }
 """Whole numbers by printed name; None: known, and of no use here."""
-_DECIMALS: Final[dict[str, _Gauge | None]] = {
+_DECIMALS: Final[dict[str, Gauge | None]] = {
     "token usage": _USAGE,
     "full token usage": _USAGE,
     "gpu token usage": _USAGE,
-    "cpu token usage": _Gauge("cpu_kv_usage_ratio", "ratio"),
-    "swa token usage": _Gauge("swa_kv_usage_ratio", "ratio"),
-    "mamba usage": _Gauge("mamba_usage_ratio", "ratio"),
-    "input throughput (token/s)": _Gauge("prompt_tokens_per_s", "tokens_per_s", "interval"),
-    "gen throughput (token/s)": _Gauge("generation_tokens_per_s", "tokens_per_s", "interval"),
+    "cpu token usage": Gauge("cpu_kv_usage_ratio", "ratio"),
+    "swa token usage": Gauge("swa_kv_usage_ratio", "ratio"),
+    "mamba usage": Gauge("mamba_usage_ratio", "ratio"),
+    "input throughput (token/s)": Gauge("prompt_tokens_per_s", "tokens_per_s", "interval"),
+    "gen throughput (token/s)": Gauge("generation_tokens_per_s", "tokens_per_s", "interval"),
     "pre-allocated usage": None,
     "accept len": None,
     "accept rate": None,
@@ -80,65 +88,138 @@ _HIT_RATE: Final = "cache hit rate"
 _KNOWN_NAMES: Final = (*_COUNTS, *_DECIMALS, *_SWITCHES, _HIT_RATE)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Shape:
+    """Lines with the same fields in the same order, and what stands around them."""
+
+    def __init__(self, kind: BatchKind, head: str, names: tuple[str, ...], end: str) -> None:
+        self.kind = kind
+        self.place_of = {name: place for place, name in enumerate(names)}
+        self.has_rate = _HIT_RATE in self.place_of
+        self.unknown = tuple(name for name in names if name not in _KNOWN_NAMES)
+        self.features = _features(
+            kind,
+            self.place_of,
+            has_comma_head=head.endswith(", "),
+            has_comma_end=end.startswith(","),
+        )
+        self.gauges: list[tuple[int, Gauge]] = []
+        """(place, gauge) of each metric; the first field of a metric counts."""
+        for name, place in self.place_of.items():
+            gauge = _COUNTS.get(name) or _DECIMALS.get(name)
+            if gauge is not None and all(gauge.metric != seen.metric for _, seen in self.gauges):
+                self.gauges.append((place, gauge))
+        self._pattern = _line_pattern(head, names, end)
+
+    def match(self, message: str) -> tuple[str, ...] | None:
+        """The values of a line of this shape, as printed; None for any other line."""
+        found = None if self._pattern is None else self._pattern.fullmatch(message)
+        return None if found is None else found.groups()
+
+
+class Batch(msgspec.Struct, frozen=True, gc=False):
     """What one line says."""
 
-    kind: BatchKind
-    fields: dict[str, str]
-    """Value text by printed name, in print order."""
-    features: tuple[str, ...]
-    """Keys of `version.FEATURES` that this line shows."""
-    unknown: tuple[str, ...]
-    """Names of fields that are not known here."""
+    shape: Shape
+    values: tuple[str, ...]
+    """As printed, in print order."""
+
+    @property
+    def kind(self) -> BatchKind:
+        """Prefill or decode."""
+        return self.shape.kind
+
+    def text(self, name: str) -> str | None:
+        """The value printed under the name; None where it is not printed."""
+        place = self.shape.place_of.get(name)
+        return None if place is None else self.values[place]
 
     def count(self, name: str) -> int | None:
         """The whole number printed under the name; None where it is not printed."""
-        text = self.fields.get(name)
+        text = self.text(name)
         return None if text is None else int(text)
 
 
-def parse_batch(message: str) -> Batch | None:
-    """The batch line; None if it is damaged."""
-    head = _HEAD.match(message) if len(message) <= _MAX_CHARS else None
-    if head is None:
-        return None
-    kind: BatchKind = "prefill" if head[1] == "Prefill" else "decode"
-    body = message[head.end() :].rstrip(" ")
-    has_comma_end = body.endswith(",")
-    fields: dict[str, str] = {}
-    unknown: list[str] = []
-    for part in body.removesuffix(",").split(", "):
-        name, colon, text = part.partition(": ")
-        fits = _fits(name, text)
-        if not colon or name in fields or not fits:
+class BatchParser:
+    """Parses batch lines; remembers their shapes, for nearly all lines of a log have few."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, Shape] = {}
+        self._shapes: dict[tuple[str, tuple[str, ...], str], Shape] = {}
+
+    def parse(self, message: str) -> Batch | None:
+        """The batch line; None if it is damaged."""
+        if len(message) > _MAX_CHARS:
             return None
-        if fits == "unknown":
-            unknown.append(name)
-        fields[name] = text
-    if head[2] is not None and "#running-req" not in fields:
-        fields["#running-req"] = head[2]
-    if not all(name in fields for name in _REQUIRED[kind]):
+        start = message[:_KIND_CHARS]
+        shape = self._last.get(start)
+        if shape is not None:
+            values = shape.match(message)
+            if values is not None:
+                return Batch(shape, values)
+        batch = self._careful(message)
+        if batch is not None:
+            self._last[start] = batch.shape
+        return batch
+
+    def _careful(self, message: str) -> Batch | None:
+        head = _HEAD.match(message)
+        if head is None:
+            return None
+        kind: BatchKind = "prefill" if head[1] == "Prefill" else "decode"
+        body = message[head.end() :].rstrip(" ")
+        fields: dict[str, str] = {}
+        for part in body.removesuffix(",").split(", "):
+            name, colon, text = part.partition(": ")
+            if not colon or name in fields or not _fits(name, text):
+                return None
+            fields[name] = text
+        if head[2] is not None and "#running-req" not in fields:
+            fields["#running-req"] = head[2]
+        if not all(name in fields for name in _REQUIRED[kind]):
+            return None
+        end = message[head.end() + len(body.removesuffix(",")) :]
+        key = (head.group(), tuple(fields), end)
+        if _NUMBERED.search(key[0]):
+            key = (_NUMBERED.sub(" [0]", key[0]), *key[1:])
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = Shape(kind, *key)
+            if len(self._shapes) < _MAX_SHAPES:
+                self._shapes[key] = shape
+        return Batch(shape, tuple(fields.values()))
+
+
+def _line_pattern(head: str, names: tuple[str, ...], end: str) -> re.Pattern[str] | None:
+    """A pattern of whole lines of one shape; None where the head holds a value."""
+    if "(mixed" in head:
         return None
-    has_comma_head = head.group().endswith(", ")
-    features = _features(kind, fields, has_comma_head=has_comma_head, has_comma_end=has_comma_end)
-    return Batch(kind, fields, features, tuple(unknown))
+    start = re.escape(head).replace(re.escape(" [0]"), r" \[[0-9]{1,12}\]")
+    fields = ", ".join(f"{re.escape(name)}: ({_value_pattern(name)})" for name in names)
+    return re.compile(start + fields + re.escape(end))
 
 
-def _fits(name: str, text: str) -> Literal["known", "unknown", ""]:
-    """Whether the value is one that the field can have; empty if it cannot."""
+def _value_pattern(name: str) -> str:
+    """Values that need no second look."""
     if name in _COUNTS:
-        fits = _COUNT.fullmatch(text) is not None and int(text) <= MAX_COUNT
-    elif name in _DECIMALS:
-        fits = _DECIMAL.fullmatch(text) is not None
-    elif name == _HIT_RATE:
-        fits = text.endswith("%") and _DECIMAL.fullmatch(text, 0, len(text) - 1) is not None
-    elif name in _SWITCHES:
-        fits = text in ("True", "False")
-    else:
-        fits = _NAME.fullmatch(name) is not None and _WORD.fullmatch(text) is not None
-        return "unknown" if fits else ""
-    return "known" if fits else ""
+        return r"[0-9]{1,15}"
+    if name in _DECIMALS:
+        return _DECIMAL.pattern
+    if name == _HIT_RATE:
+        return rf"(?:{_DECIMAL.pattern})%"
+    return r"True|False" if name in _SWITCHES else _WORD.pattern
+
+
+def _fits(name: str, text: str) -> bool:
+    """Whether the value is one that the field can have."""
+    if name in _COUNTS:
+        return _COUNT.fullmatch(text) is not None and int(text) <= MAX_COUNT
+    if name in _DECIMALS:
+        return _DECIMAL.fullmatch(text) is not None
+    if name == _HIT_RATE:
+        return text.endswith("%") and _DECIMAL.fullmatch(text, 0, len(text) - 1) is not None
+    if name in _SWITCHES:
+        return text in ("True", "False")
+    return _NAME.fullmatch(name) is not None and _WORD.fullmatch(text) is not None
 
 
 def looks_spliced(name: str) -> bool:
@@ -158,7 +239,7 @@ def looks_like_batch_rest(text: str) -> bool:
 
 
 def _features(
-    kind: BatchKind, fields: dict[str, str], *, has_comma_head: bool, has_comma_end: bool
+    kind: BatchKind, fields: Container[str], *, has_comma_head: bool, has_comma_end: bool
 ) -> tuple[str, ...]:
     features = []
     if _HIT_RATE in fields:
@@ -180,48 +261,49 @@ def _features(
 
 def to_metrics(batch: Batch) -> list[Metric]:
     """Metrics of one line, with the share of its prompts that was cached."""
-    metrics = []
-    seen: set[str] = set()
-    for name, text in batch.fields.items():
-        gauge = _COUNTS.get(name) or _DECIMALS.get(name)
-        if gauge is not None and gauge.metric not in seen:
-            seen.add(gauge.metric)
-            metrics.append(
-                Metric(
-                    metric=gauge.metric,
-                    value=_value(text),
-                    unit=gauge.unit,
-                    hit_unit="tokens" if name == "#cached-token" else None,
-                    window=gauge.window,
-                )
-            )
+    metrics = [
+        Metric(
+            metric=gauge.metric,
+            value=_value(batch.values[place]),
+            unit=gauge.unit,
+            hit_unit=gauge.hit_unit,
+            window=gauge.window,
+        )
+        for place, gauge in batch.shape.gauges
+    ]
     if batch.kind == "prefill":
-        metrics.append(_hit_of_batch(batch))
-        if _HIT_RATE in batch.fields:
-            metrics.append(_hit_since_start(batch.fields[_HIT_RATE]))
+        cached, new = batch.count("#cached-token") or 0, batch.count("#new-token") or 0
+        metrics.append(prompt_hit(float(cached), float(new), window="last_batch"))
+        rate = since_start(batch)
+        if rate is not None:
+            metrics.append(rate)
     return metrics
 
 
 def _value(text: str) -> float | None:
+    """The printed number; None for nan and inf."""
     return None if "n" in text else float(text)
 
 
-def _hit_of_batch(batch: Batch) -> Metric:
+def prompt_hit(cached: float, new: float, *, window: str, window_ns: int | None = None) -> Metric:
     """Formula: cached / (cached + new), null for an empty batch; new is rounded up to pages."""
-    cached, new = batch.count("#cached-token") or 0, batch.count("#new-token") or 0
     return Metric(
         metric="prompt_hit_ratio",
         value=cached / (cached + new) if cached + new else None,
         unit="ratio",
         hit_unit="tokens",
-        window="last_batch",
-        numerator=float(cached),
-        denominator=float(cached + new),
+        window=window,
+        window_ns=window_ns,
+        numerator=cached,
+        denominator=cached + new,
     )
 
 
-def _hit_since_start(text: str) -> Metric:
-    """The printed rate of versions up to 0.4.2, when HBM was the only cache."""
+def since_start(batch: Batch) -> Metric | None:
+    """The printed hit rate of versions up to 0.4.2, when HBM was the only cache."""
+    text = batch.text(_HIT_RATE)
+    if text is None:
+        return None
     number = text.removesuffix("%")
     return Metric(
         metric="prefix_hit_ratio",

@@ -22,10 +22,10 @@ from kvtrace.ingest.contract import (
 from kvtrace.ingest.formats.sglang_text.batches import (
     BATCH_STARTS,
     Batch,
+    BatchParser,
+    Shape,
     looks_like_batch_rest,
     looks_spliced,
-    parse_batch,
-    to_metrics,
 )
 from kvtrace.ingest.formats.sglang_text.book import (
     ARRIVAL_FROM_END,
@@ -34,6 +34,7 @@ from kvtrace.ingest.formats.sglang_text.book import (
     event_time,
 )
 from kvtrace.ingest.formats.sglang_text.chunks import ChunkWatch
+from kvtrace.ingest.formats.sglang_text.pool import MAX_SINGLE, BatchPool
 from kvtrace.ingest.formats.sglang_text.ranks import Ranks, Speakers, parse_ranks
 from kvtrace.ingest.formats.sglang_text.requests import (
     REQUEST_STARTS,
@@ -101,6 +102,9 @@ class SglangLog:
         self._speakers = Speakers()
         self._capacity_speakers = Speakers()
         self._chunks = ChunkWatch()
+        self._parser = BatchParser()
+        self._last_shape: Shape | None = None
+        self._pool = BatchPool(log.emit)
         self._book = RequestBook(log.emit, log.clock)
         self._field_counts: dict[str, int] = {}
         self._learned: set[str] = set()
@@ -148,23 +152,25 @@ class SglangLog:
     def _batch(self, line: LogLine) -> bool:
         if not line.message.startswith(BATCH_STARTS):
             return False
-        batch, ranks = parse_batch(line.message), parse_ranks(line.label)
+        batch, ranks = self._parser.parse(line.message), parse_ranks(line.label)
         if batch is None:
             batch, ranks = self._spliced(line)
         self._check_fields(line, batch)
-        for feature in batch.features:
-            self._version.saw(feature)
+        if batch.shape is not self._last_shape:
+            self._last_shape = batch.shape
+            for feature in batch.shape.features:
+                self._version.saw(feature)
         if not self._speakers.speaks(ranks):
             raise _Ignored("duplicate_rank")
         if batch.kind == "prefill":
             self._has_prefills = True
             self._chunks.see(batch, ranks.engine)
-        self._sample(line, ranks, to_metrics(batch))
+        self._pool.take(batch, line.record, line.time, ranks.engine)
         return True
 
     def _check_fields(self, line: LogLine, batch: Batch) -> None:
         """A name that two torn names may have made, or a line that the file ends in, is damage."""
-        for name in batch.unknown:
+        for name in batch.shape.unknown:
             if name not in self._learned:
                 self._learned.add(name)
                 if looks_spliced(name):
@@ -173,17 +179,17 @@ class SglangLog:
                 "unknown_batch_field", "Batch lines have a field that is not read yet."
             )
         if not line.terminated:
-            is_short = len(batch.fields) < self._field_counts.get(batch.kind, 0)
+            is_short = len(batch.values) < self._field_counts.get(batch.kind, 0)
             if is_short or line.message[-1:].isdigit():
                 raise _Damaged("the file ends inside the line")
-        self._field_counts[batch.kind] = len(batch.fields)
+        self._field_counts[batch.kind] = len(batch.values)
 
     def _spliced(self, line: LogLine) -> tuple[Batch, Ranks]:
         """A batch line cut by another writer's whole line: read that one, drop the first."""
         message = line.message
         if len(message) < _MAX_SPLICED_CHARS:
             for match in _INNER_PREFIX.finditer(message):
-                batch = parse_batch(message[match.end() :])
+                batch = self._parser.parse(message[match.end() :])
                 if batch is not None:
                     self._context.note(
                         "spliced_lines",
@@ -219,6 +225,7 @@ class SglangLog:
             self._speakers.restart()
             self._capacity_speakers.restart()
             self._chunks.restart()
+            self._pool.flush()
         llm = self._facts.facts.get("llm")
         self._book.llm = llm if isinstance(llm, str) else None
         if found.metrics and self._capacity_speakers.speaks(ranks):
@@ -368,6 +375,7 @@ class SglangLog:
     def finish(self) -> None:
         """Emit what was held back, and say what the log is."""
         self._book.close()
+        self._pool.flush()
         context = self._context
         context.engine = "sglang"
         self._version.fill(context)
@@ -385,6 +393,12 @@ class SglangLog:
                 " bound.",
             )
         self._chunks.fill(context)
+        if self._pool.has_pooled:
+            context.note(
+                "batches_pooled",
+                f"Of the batch lines, the first {MAX_SINGLE:,} are samples of their own; the others"
+                " are sums and means of one engine over ten seconds or more.",
+            )
 
     def _grade(self) -> Grade:
         """Grade A if most requests print their token ids; fewer would mislead."""
