@@ -104,7 +104,7 @@ class GatewayFile:
 
     def _assumption(self) -> str:
         parts = [
-            f"{shape} as {'including' if is_inclusive else 'leaving out'} it ({count:,})"
+            f"{shape} as {'including it' if is_inclusive else 'leaving it out'} ({count:,})"
             for (shape, is_inclusive), count in sorted(self._assumed.items())
         ]
         return (

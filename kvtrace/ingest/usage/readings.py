@@ -52,8 +52,11 @@ class TokenUsage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.rule == "usual"
 
 
-def read_usage(usage: Mapping[str, object]) -> TokenUsage | None:
+def read_usage(usage: Mapping[str, object], *, is_copied: bool = False) -> TokenUsage | None:
     """The tokens of a usage object; None if it has no count of a known name.
+
+    `is_copied`: a gateway wrote the counts of any provider under these names, so that the names
+    settle nothing.
 
     Raises:
         msgspec.ValidationError: a count is negative, fractional, too large or no number.
@@ -70,7 +73,7 @@ def read_usage(usage: Mapping[str, object]) -> TokenUsage | None:
         found.add_ephemeral(usage)
     elif shape.name == "openai":
         found.add_places(usage)
-    return _settled(shape, found, is_sure=_is_sure(shape, usage))
+    return _settled(shape, found, is_sure=not is_copied and _is_sure(shape, usage))
 
 
 def read_attributes(attributes: Mapping[str, object]) -> TokenUsage | None:
