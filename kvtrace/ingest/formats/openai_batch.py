@@ -1,0 +1,170 @@
+"""Output files of batch APIs: OpenAI's (and vLLM's run-batch), Anthropic's, Gemini's.
+
+Read from openai 3.57 and anthropic 2.14: one result a line, with `custom_id` and the response or
+the error. The only time is `created`, in whole seconds, when the batch service ran the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from kvtrace.ingest.contract import (
+    Format,
+    Guess,
+    Head,
+    ReadContext,
+    Record,
+    RequestRow,
+    Row,
+)
+from kvtrace.ingest.gateways import GatewayFile, status_in, status_of_code
+from kvtrace.ingest.jsonfields import decode_json, json_record_rows, keys_of
+from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, raw_text
+from kvtrace.ingest.usage import read_usage
+from kvtrace.schema.manifest import Status
+
+
+class _Body(msgspec.Struct, gc=False):
+    id: object = None
+    responseId: object = None
+    created: msgspec.Raw = NO_VALUE
+    created_at: msgspec.Raw = NO_VALUE
+    model: object = None
+    modelVersion: object = None
+    usage: dict[str, object] | None = None
+    usageMetadata: dict[str, object] | None = None
+
+
+class _Response(_Body, gc=False):
+    """OpenAI puts the response under `body`; Gemini's is the response itself."""
+
+    status_code: msgspec.Raw = NO_VALUE
+    request_id: object = None
+    body: _Body | None = None
+
+
+class _Outcome(msgspec.Struct, gc=False):
+    type: object = None
+    message: _Body | None = None
+
+
+class _Result(msgspec.Struct, gc=False):
+    custom_id: object = None
+    key: object = None
+    response: _Response | None = None
+    result: _Outcome | None = None
+    error: msgspec.Raw = NO_VALUE
+
+
+_DECODER: Final = msgspec.json.Decoder(_Result)
+_NO_ERROR: Final = (b"", b"null")
+
+
+class _BatchFile:
+    def __init__(self, context: ReadContext) -> None:
+        self.gateway = GatewayFile(context)
+
+    def rows(self, record: Record) -> list[Row]:
+        """The request of one result.
+
+        Raises:
+            msgspec.DecodeError: not JSON, or a field is of the wrong type or out of range.
+        """
+        raw = decode_json(_DECODER, record.data)
+        name = id_of(raw.custom_id) or id_of(raw.key)
+        has_error = bytes(raw.error) not in _NO_ERROR
+        if raw.response is None and raw.result is None and not has_error:
+            raise msgspec.ValidationError("neither response nor error")
+        response = raw.response or _Response()
+        outcome = raw.result or _Outcome()
+        body = response.body or outcome.message or response
+        flags: list[str] = []
+        created = body.created if raw_text(body.created) is not None else body.created_at
+        row = RequestRow(
+            offset=record.offset,
+            line=record.line,
+            request_id=id_of(body.id)
+            or id_of(body.responseId)
+            or id_of(response.request_id)
+            or name,
+            llm=name_of(body.model) or name_of(body.modelVersion),
+            request_type="batch",
+            arrived_at_ns=self.gateway.instants.raw_ns("created", created, flags),
+            status=_status(raw, has_error=has_error),
+        )
+        usage = body.usage or body.usageMetadata
+        return [self.gateway.fill(row, read_usage(usage) if usage else None, flags)]
+
+
+def _status(raw: _Result, *, has_error: bool) -> Status:
+    if raw.result is not None:
+        kind = name_of(raw.result.type)
+        return "ok" if kind == "succeeded" else "cancelled" if kind == "canceled" else "error"
+    if has_error or raw.response is None:
+        return "error"
+    return status_of_code(status_in("status_code", raw.response.status_code))
+
+
+def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
+    file = _BatchFile(context)
+    yield from json_record_rows(records, context.tally, file.rows)
+    file.gateway.finish("created")
+    if context.clock == "utc":
+        context.note(
+            "arrival_from_created",
+            "Arrival is the response's `created`, the second in which the batch service ran the"
+            " request: it is not when somebody asked.",
+        )
+
+
+def _sniff(head: Head) -> Guess | None:
+    objects = head.json_objects
+    ours = sum(_is_ours(item) for item in objects)
+    if ours == 0:
+        return None
+    return Guess(
+        0.6 + 0.36 * ours / len(objects),
+        f"{ours} of {len(objects)} records are results of a batch (custom_id and response)",
+    )
+
+
+def _is_ours(item: Mapping[str, object]) -> bool:
+    if "custom_id" in item:
+        return "response" in item or "type" in keys_of(item.get("result"))
+    return "key" in item and "usageMetadata" in keys_of(item.get("response"))
+
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        name="openai_batch",
+        title="Batch output of OpenAI, vLLM, Anthropic or Gemini (JSON lines)",
+        framing="lines",
+        best_grade="B",
+        supplies=(
+            "request_id",
+            "llm",
+            "request_type",
+            "arrived_at_ns",
+            "prompt_tokens",
+            "cached_tokens",
+            "cache_write_tokens",
+            "output_tokens",
+            "status",
+        ),
+        missing={
+            "reuse": "block identity: the engines' KV events (--kv-events-config)",
+            "cached_tokens": "vLLM run-batch with --enable-prompt-tokens-details",
+            "ttft": "a batch has none; the engine's spans (vLLM: --otlp-traces-endpoint)",
+            "e2e": "the engine's spans (vLLM: --otlp-traces-endpoint)",
+            "queue": "the engine's spans (vLLM: --otlp-traces-endpoint)",
+            "sessions": "a batch has none",
+        },
+        versions="openai 3.57 and anthropic 2.14, types of batch results; vLLM 0.33 run-batch",
+        sniff=_sniff,
+        read=_read,
+        enable_hint="download the output file of the batch (and its error file)",
+    ),
+)
