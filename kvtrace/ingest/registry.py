@@ -47,6 +47,7 @@ _MODULES: Final = (
     "ollama_text",
     "tgi_text",
     "litellm",
+    "langfuse",
     "codex_rollout",
     "openai_batch",
     "provider_usage",
