@@ -47,6 +47,7 @@ _MODULES: Final = (
     "ollama_text",
     "tgi_text",
     "litellm",
+    "openrouter",
     "langfuse",
     "codex_rollout",
     "openai_batch",
