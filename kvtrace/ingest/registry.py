@@ -47,6 +47,7 @@ _MODULES: Final = (
     "ollama_text",
     "tgi_text",
     "litellm",
+    "cloudflare_ai_gateway",
     "openrouter",
     "langfuse",
     "codex_rollout",
