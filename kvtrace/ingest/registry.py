@@ -47,6 +47,7 @@ _MODULES: Final = (
     "ollama_text",
     "tgi_text",
     "litellm",
+    "portkey",
     "helicone",
     "cloudflare_ai_gateway",
     "openrouter",
