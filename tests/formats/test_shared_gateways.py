@@ -23,6 +23,11 @@ FORMAT_OF = {
     "kong_ai_mixed_versions.jsonl": "kong",
     "higress_ai_log.jsonl": "higress",
     "nginx_vllm_access.jsonl": "nginx_access",
+    "langfuse_observations.json": "langfuse",
+    "openrouter_generation.jsonl": "openrouter",
+    "cloudflare_aig_logs.json": "cloudflare_ai_gateway",
+    "openai_batch_output.jsonl": "openai_batch",
+    "provider_usage_mixed.jsonl": "provider_usage",
 }
 """Excerpt to the format that it must be taken for."""
 _COUNTS = ("prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
@@ -62,7 +67,7 @@ def test_values_of_the_index(name: str, shared_dir: Path) -> None:
         seconds = expected.get(key, ...)
         if isinstance(seconds, list):
             assert [getattr(row, column) for row in rows] == list(map(in_ns, seconds)), key
-        elif seconds is None:
+        elif seconds is None and key in expected:
             assert [getattr(row, column) for row in rows] == [None] * len(rows), key
     if "status" in expected:
         assert [row.status for row in rows] == expected["status"]
@@ -93,3 +98,16 @@ def test_headers_of_envoy_are_no_first_token(shared_dir: Path) -> None:
     reading = read_shared(shared_dir, "envoy_ai_gateway_access.jsonl")
     assert reading.note_codes == {"cache_semantics_assumed"}
     assert [row.ttft_ns for row in reading.requests] == [None] * 4
+
+
+def test_observations_that_are_no_generations_are_named(shared_dir: Path) -> None:
+    reading = read_shared(shared_dir, "langfuse_observations.json")
+    (note,) = reading.context.notes
+    assert (note.code, "observation_span (1)" in note.message) == ("entries_left_out", True)
+
+
+@pytest.mark.parametrize("name", ["dup_ids.jsonl", "epoch_units.jsonl", "iso_zones.jsonl"])
+def test_flat_counts_are_no_usage_objects(name: str, shared_dir: Path) -> None:
+    data = decoded(shared_dir / "trace_excerpts" / "nasty" / name)
+    found = recognise(data, name, formats=all_formats()).format
+    assert found is None or found.name not in FORMAT_OF.values()
