@@ -9,6 +9,7 @@ from typing import Final
 from kvtrace.ingest.contract import Format
 
 _MODULES: Final = (
+    "weka",
     "mooncake",
     "azure",
     "burstgpt",
@@ -47,19 +48,19 @@ _MODULES: Final = (
     "ollama_text",
     "tgi_text",
     "litellm",
-    "portkey",
-    "helicone",
-    "cloudflare_ai_gateway",
-    "openrouter",
-    "langfuse",
-    "codex_rollout",
-    "openai_batch",
-    "provider_usage",
     "envoy_ai_gateway",
     "nginx_access",
     "kong",
     "higress",
     "apisix",
+    "cloudflare_ai_gateway",
+    "portkey",
+    "helicone",
+    "openrouter",
+    "langfuse",
+    "codex_rollout",
+    "openai_batch",
+    "provider_usage",
 )
 
 
