@@ -64,6 +64,21 @@ def test_with_data_parallel_attention_the_speaking_rank_is_not_number_0() -> Non
     assert reading.context.engine_facts["engines"] == 2
 
 
+def test_servers_that_share_a_file_are_told_apart_by_their_process() -> None:
+    line = (
+        "[2025-12-01 09:00:00 TP{}] Prefill batch. #new-seq: 1, #new-token: 5, #cached-token: 5,"
+        " token usage: 0.00, #queue-req: 0\n"
+    )
+    text = "".join(
+        f"(ServeReplica:app:Dep pid={pid}, ip=192.0.2.4) {line.format(rank)}"
+        for pid, rank in ((1, 0), (2, 1), (1, 1), (2, 0))
+    )
+    reading = read_bytes(SGLANG, text.encode())
+    assert len(reading.samples) == 2
+    assert reading.ignored == {"duplicate_rank": 2}
+    assert "192.0.2.4" not in str(reading.samples)
+
+
 def test_chunks_that_go_on_are_no_requests() -> None:
     context = read_bytes(SGLANG, GOOD).context  # 4 096 = 4 × 1 024 new, then nothing cached
     assert context.engine_facts["chunk_continuation_lines"] == 1
@@ -92,6 +107,12 @@ def test_start_up_lines_give_facts_and_nothing_private() -> None:
     assert facts["slow_log_threshold_ms"] == 2_000
     assert "never-kept" not in str(context)
     assert "somebody" not in str(context)
+
+
+def test_the_host_pool_of_hicache_is_a_fact() -> None:
+    text = log("Allocating 64.50 GB host memory for hierarchical KV cache.", label="TP0")
+    facts = read_bytes(SGLANG, text).context.engine_facts
+    assert facts == {"hicache_host_bytes_per_rank": 64_500_000_000}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Final
 
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.formats.sglang_text.batches import Batch
+from kvtrace.ingest.formats.sglang_text.ranks import EngineKey
 
 _CHUNK_STEP: Final = 1024
 _LEAST_CHUNK: Final = 2048
@@ -16,13 +17,13 @@ class ChunkWatch:
     """Counts continuations, per engine, from what the line before says."""
 
     def __init__(self) -> None:
-        self._last: dict[str | None, Batch] = {}
+        self._last: dict[EngineKey, Batch] = {}
         self.continuations = 0
 
-    def see(self, batch: Batch, engine: str | None) -> None:
+    def see(self, batch: Batch, key: EngineKey) -> None:
         """Take in the next prefill line of an engine."""
-        before = self._last.get(engine)
-        self._last[engine] = batch
+        before = self._last.get(key)
+        self._last[key] = batch
         if before is not None and _goes_on(before, batch):
             self.continuations += 1
 

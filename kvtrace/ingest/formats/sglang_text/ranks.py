@@ -9,6 +9,10 @@ from typing import Final, NamedTuple
 _RANK = re.compile(r"(DP|PP|TP|EP)([0-9]{1,5})")
 
 
+EngineKey = tuple[str | None, str | None]
+"""(process that wrote the line, engine): logs of several servers may lie in one file."""
+
+
 class Ranks(NamedTuple):
     """The ranks of one line; None where the label does not have them."""
 
@@ -46,14 +50,12 @@ class Speakers:
     """
 
     def __init__(self) -> None:
-        self._of_engine: dict[str | None, tuple[int | None, int | None]] = {}
+        self._of_engine: dict[EngineKey, tuple[int | None, int | None]] = {}
 
-    def speaks(self, ranks: Ranks) -> bool:
+    def speaks(self, key: EngineKey, ranks: Ranks) -> bool:
         """Whether the line of these ranks counts; False: another rank says the same."""
-        return self._of_engine.setdefault(ranks.engine, (ranks.pp, ranks.tp)) == (
-            ranks.pp,
-            ranks.tp,
-        )
+        ours = (ranks.pp, ranks.tp)
+        return self._of_engine.setdefault(key, ours) == ours
 
     def restart(self) -> None:
         """The server started again."""
@@ -61,4 +63,4 @@ class Speakers:
 
     def engines(self) -> int:
         """Data-parallel engines seen."""
-        return sum(engine is not None for engine in self._of_engine)
+        return sum(engine is not None for _writer, engine in self._of_engine)

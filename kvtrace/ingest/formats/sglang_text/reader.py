@@ -160,12 +160,13 @@ class SglangLog:
             self._last_shape = batch.shape
             for feature in batch.shape.features:
                 self._version.saw(feature)
-        if not self._speakers.speaks(ranks):
+        key = (line.writer, ranks.engine)
+        if not self._speakers.speaks(key, ranks):
             raise _Ignored("duplicate_rank")
         if batch.kind == "prefill":
             self._has_prefills = True
-            self._chunks.see(batch, ranks.engine)
-        self._pool.take(batch, line.record, line.time, ranks.engine)
+            self._chunks.see(batch, key)
+        self._pool.take(batch, line.record, line.time, key)
         return True
 
     def _check_fields(self, line: LogLine, batch: Batch) -> None:
@@ -228,7 +229,7 @@ class SglangLog:
             self._pool.flush()
         llm = self._facts.facts.get("llm")
         self._book.llm = llm if isinstance(llm, str) else None
-        if found.metrics and self._capacity_speakers.speaks(ranks):
+        if found.metrics and self._capacity_speakers.speaks((line.writer, ranks.engine), ranks):
             self._sample(line, ranks, list(found.metrics))
         return True
 
@@ -427,6 +428,7 @@ _READERS: Final[dict[str, Callable[[SglangLog, LogLine], bool]]] = {
     "Req Ti": SglangLog._time_stats,
     "KV Cac": SglangLog._startup,
     "max_to": SglangLog._startup,
+    "Alloca": SglangLog._startup,
     "server": SglangLog._startup,
     "SGLANG": SglangLog._startup,
     "export": SglangLog._startup,

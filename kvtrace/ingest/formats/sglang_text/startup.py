@@ -10,7 +10,7 @@ from typing import Final
 from kvtrace.ingest.contract import Metric, ReadContext
 from kvtrace.ingest.formats.sglang_text.ranks import Ranks
 from kvtrace.ingest.sglang_meta import llm_name
-from kvtrace.units import GIB
+from kvtrace.units import GB, GIB
 
 CAPACITY_STARTS: Final = ("KV Cache is allocated. ", "max_total_num_tokens=")
 _GB: Final = r"([0-9]{1,9}\.[0-9]{2,12}) GB"
@@ -22,6 +22,9 @@ _LIMITS = re.compile(
     r"max_total_num_tokens=([0-9]{1,15})((?:, [a-z_]{1,40}=-?[\w.]{1,20}(?: GB)?){1,12})"
 )
 _CONTEXT = re.compile(r", context_len=([0-9]{1,10})(?=,|\Z)")
+_HOST_POOL = re.compile(
+    r"Allocating ([0-9]{1,9}\.[0-9]{2,12}) GB host memory for hierarchical KV cache\."
+)
 _SERVER_ARGS = re.compile(r"server_args=(?:ServerArgs\(|\{)")
 _VERSION = re.compile(r"(?:SGLang|sglang)(?: version)?:? v?([0-9]{1,3}\.[0-9]{1,3}[\w.+-]{0,40})")
 _SLOW_LOG = re.compile(
@@ -139,6 +142,10 @@ class EngineFacts:
         slow = _SLOW_LOG.fullmatch(message)
         if slow is not None:
             self._slow_log(int(slow[1]))
+            return StartupLine()
+        host = _HOST_POOL.fullmatch(message.rstrip())
+        if host is not None:
+            self.facts["hicache_host_bytes_per_rank"] = int(Decimal(host[1]) * GB)
             return StartupLine()
         version = _VERSION.fullmatch(message.rstrip())
         return None if version is None else StartupLine(version=version[1])
