@@ -32,6 +32,8 @@ class CsvTable:
     required: tuple[str, ...]
     context: ReadContext
     _columns: dict[str, int] = field(default_factory=dict)
+    _width: int = 0
+    """Cells of the header; a name may stand in it twice."""
 
     def cells(self, record: Record) -> dict[str, str] | None:
         """The cells of one record by column, or None if it is a header, which is then ignored.
@@ -43,11 +45,12 @@ class CsvTable:
         if set(self.required) <= set(cells):
             self.context.tally.ignore("repeated_header" if self._columns else "header")
             self._columns = {name: position for position, name in enumerate(cells)}
+            self._width = len(cells)
             return None
         if not self._columns:
             raise BadCellError("no_header", "a row stands before the header")
-        if len(cells) != len(self._columns):
-            raise BadCellError("wrong_cell_count", f"{len(self._columns)} cells are due")
+        if len(cells) != self._width:
+            raise BadCellError("wrong_cell_count", f"{self._width} cells are due")
         return {name: cells[position] for name, position in self._columns.items()}
 
     def rows(

@@ -159,6 +159,13 @@ def test_long_cells_are_read() -> None:
     assert [row.prompt_tokens for row in read_bytes(SPEND, data).requests] == [100]
 
 
+def test_a_column_that_stands_twice_moves_no_cell() -> None:
+    head, row = CSV.split(b"\n")[0], CSV.split(b"\n")[9]
+    twice = read_bytes(SPEND, head + b",status\n" + row + b",success\n" + row + b"\n")
+    assert [line.prompt_tokens for line in twice.requests] == [7]
+    assert twice.rejected == [(3, "wrong_cell_count")]
+
+
 def test_they_are_recognised() -> None:
     assert {sniffed(all_formats(), data) for data in (GOOD, DAMAGED)} == {"litellm"}
     assert {sniffed(all_formats(), data) for data in (CSV, CSV_DAMAGED)} == {"litellm_spend_logs"}

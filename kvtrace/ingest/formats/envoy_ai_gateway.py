@@ -112,8 +112,9 @@ def role_of(key: str) -> Role:
     if len(key) > _MAX_KEY_CHARS:
         return "other"
     words = _NO_WORD.sub("_", key.lower()).strip("_")
-    exact = _EXACT.get(words)
-    return exact or next((role for role, end in _ENDS if end.fullmatch(words)), "other")
+    if words in _EXACT:
+        return _EXACT[words]
+    return next((role for role, end in _ENDS if end.fullmatch(words)), "other")
 
 
 class _AccessFile:

@@ -121,13 +121,13 @@ def _ai_log(value: msgspec.Raw) -> _AiLog | None:
 
 
 def _usage(ai: _AiLog) -> TokenUsage | None:
+    details = nested(_DETAILS, ai.input_token_details)
     return read_usage(
         {
             "input_tokens": raw_text(ai.input_token),
             "output_tokens": raw_text(ai.output_token),
             "total_tokens": raw_text(ai.total_token),
-            "input_tokens_details": nested(_DETAILS, ai.input_token_details)
-            or {"cached_tokens": raw_text(ai.cached_tokens)},
+            "input_tokens_details": details or {"cached_tokens": raw_text(ai.cached_tokens)},
             "output_tokens_details": {"reasoning_tokens": raw_text(ai.reasoning_tokens)},
         }
     )

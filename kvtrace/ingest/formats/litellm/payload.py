@@ -122,14 +122,14 @@ def _usage(raw: _Payload, metadata: _Metadata) -> Mapping[str, object]:
 
     The usage object moved from hidden_params to metadata; before both only the response has one.
     """
-    usage: dict[str, object] = dict(nested(_USAGE, metadata.usage_object) or {})
-    if not usage:
-        usage = dict(nested(_USAGE, metadata.additional_usage_values) or {})
+    usage = nested(_USAGE, metadata.usage_object)
+    usage = usage or nested(_USAGE, metadata.additional_usage_values)
     for place in (raw.hidden_params, raw.response):
         if usage:
             break
         holder = nested(_WITH_USAGE, place) or _WithUsage()
-        usage = dict(nested(_USAGE, holder.usage_object) or nested(_USAGE, holder.usage) or {})
+        usage = nested(_USAGE, holder.usage_object) or nested(_USAGE, holder.usage)
+    usage = dict(usage or {})
     for name in _COUNTS:
         value = getattr(raw, name)
         if value is not None:
