@@ -1,4 +1,4 @@
-"""The block size of a Mooncake file: the size that all rows together leave open, never guessed.
+"""The block size of a trace that does not state it: the size that all rows together leave open, never guessed.
 
 A prompt of L tokens with k block ids bounds the size b from both sides:
 
@@ -44,10 +44,13 @@ class _Fit:
     best_share: float
 
 
-def judge_blocks(context: ReadContext, lengths: IntArray, counts: IntArray) -> None:
+def judge_blocks(
+    context: ReadContext, lengths: IntArray, counts: IntArray, *, column: str = "input_length"
+) -> None:
     """Leave the block size in the context, or the reason why there is none.
 
-    `lengths` and `counts` are prompt tokens and block ids of the rows that have both.
+    `lengths` and `counts` are prompt tokens and block ids of the rows that have both; `column` is
+    what the source calls the length.
     """
     if not len(counts) or not counts.any():
         context.evidence_grade = "L"
@@ -68,7 +71,7 @@ def judge_blocks(context: ReadContext, lengths: IntArray, counts: IntArray) -> N
         (size,) = strict
         why = "no other size fits all rows"
     if size is not None:
-        _take_inferred(context, size, why, lengths, counts)
+        _take_inferred(context, size, (why, column), lengths, counts)
         return
     context.evidence_grade = "L"
     context.note("block_size_unknown", _unknown_size(ranges, fits, len(counts)), severity="warning")
@@ -158,12 +161,13 @@ def _take_forced(context: ReadContext, size: int, lengths: IntArray, counts: Int
 
 
 def _take_inferred(
-    context: ReadContext, size: int, why: str, lengths: IntArray, counts: IntArray
+    context: ReadContext, size: int, told: tuple[str, str], lengths: IntArray, counts: IntArray
 ) -> None:
     share = _take(context, size, lengths, counts)
+    why, column = told
     how = "floor" if context.partial_tail == "dropped" else "ceil"
     context.block_size_reason = (
-        f"inferred: {how}(input_length / {size}) equals the number of block ids in "
+        f"inferred: {how}({column} / {size}) equals the number of block ids in "
         f"{share:.1%} of {len(lengths)} rows, and {why}"
     )
     context.note("block_size_inferred", f"block size {size} tokens, {context.block_size_reason}")
