@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from kvtrace import __version__
 from kvtrace.api.replays import Replays, accepted, choose_window, replay_options, search_fleets
 from kvtrace.api.results import (
@@ -33,6 +31,7 @@ from kvtrace.cost.deployment import Deployment
 from kvtrace.duckdb_session import Param
 from kvtrace.errors import Location, OutputError, UsageError
 from kvtrace.exec.progress import Progress
+from kvtrace.ingest.mapping import Mapping, load_mapping
 from kvtrace.ingest.pipeline import fingerprint, ingest_paths
 from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.query.catalog import QueryResult, load_catalog
@@ -67,6 +66,16 @@ class Modelled:
     """By option: the fewest instances that keep the SLO; empty unless searched (depth full)."""
 
 
+def mapping_of(settings: Settings) -> Mapping | None:
+    """The mapping that was given, read and checked.
+
+    Raises:
+        UsageError: it cannot be read or used.
+    """
+    path = settings.text("mapping")
+    return None if path is None else load_mapping(path)
+
+
 def ingest_into(
     inputs: Inputs, folder: Path, settings: Settings, watch: Progress, lock: OutputLock
 ) -> IngestOutcome:
@@ -79,6 +88,7 @@ def ingest_into(
         allow_inert_pickle=settings.switch("allow_inert_pickle"),
         tokenizer=settings.text("tokenizer"),
         bytes_per_token=settings.number("bytes_per_token"),
+        mapping=mapping_of(settings),
     )
     given = settings.text("salt")
     salt = load_or_create_salt(folder) if given is None else salt_from_text(given)
@@ -97,7 +107,7 @@ def ingest_into(
         manifest = Manifest(
             schema_version=SCHEMA_VERSION,
             kvtrace_version=__version__,
-            settings=msgspec.to_builtins(read_settings),
+            settings=read_settings.described(),
             inputs_fingerprint=read.fingerprint,
             files=read.files,
             sources=read.sources,

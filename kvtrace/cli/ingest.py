@@ -19,6 +19,7 @@ def ingest(
     allow_inert_pickle: opt.AllowInertPickle = None,
     tokenizer: opt.Tokenizer = None,
     bytes_per_token: opt.BytesPerToken = None,
+    mapping: opt.Mapping = None,
     salt: opt.Salt = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -41,6 +42,7 @@ def ingest(
         allow_inert_pickle=allow_inert_pickle,
         tokenizer=tokenizer,
         bytes_per_token=bytes_per_token,
+        mapping=mapping,
         salt=salt,
     )
     outcome = api.ingest(

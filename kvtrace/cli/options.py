@@ -50,6 +50,10 @@ BytesPerToken = Annotated[
     float | None,
     typer.Option("--bytes-per-token", help="For prompts that are text, without a tokenizer [4]."),
 ]
+Mapping = Annotated[
+    str | None,
+    typer.Option(help="Mapping TOML: fields, units and clock of JSON or CSV logs of your own."),
+]
 Salt = Annotated[str | None, typer.Option(help="Key of the hashes; the same salt joins runs.")]
 Depth = Annotated[str | None, typer.Option(help="quick: replay the peak hour; full: everything.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]

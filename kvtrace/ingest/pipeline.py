@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from kvtrace.exec.progress import Progress, SilentProgress
 from kvtrace.ingest.contract import Format
 from kvtrace.ingest.discover import Discovery, discover
 from kvtrace.ingest.hashing import KeyedHasher
+from kvtrace.ingest.mapping import unused_mapping
 from kvtrace.ingest.normalise import Normalised, build_totals, normalise
 from kvtrace.ingest.notes import run_notes
 from kvtrace.ingest.readfile import FileReader, IngestSettings, check_conservation
@@ -63,7 +64,7 @@ def fingerprint(inputs: Sequence[Path | str], settings: IngestSettings) -> str:
 def _fingerprint(discovery: Discovery, settings: IngestSettings) -> str:
     described = {
         "version": __version__,
-        "settings": asdict(settings),
+        "settings": settings.described(),
         "files": [
             [file.name, file.byte_size, file.modified_at_ns, file.changed_at_ns]
             for file in discovery.files
@@ -95,6 +96,8 @@ def ingest_paths(
     reader = FileReader(settings, hasher, watch, known)
     watch.start("ingest", total_bytes=sum(file.byte_size for file in discovery.files))
     reads = [read for file in discovery.files for read in reader.read(file)]
+    if settings.mapping is not None and len(reader.misfits) == len(discovery.files):
+        raise unused_mapping(settings.mapping, reader.misfits)
     notes = list(discovery.skipped)
     _refuse_nothing_read(reads, notes)
     _judge_rejects(reads, settings.max_reject_rate, notes)
@@ -150,7 +153,9 @@ def _nothing_usable(reads: list[FileRead], notes: list[Note]) -> InputError:
             "KVT-I002",
             "no input file was recognised" if entries else "there is no file to read",
             cause=cause or "the input is an empty folder",
-            hint="`kvtrace formats` lists what can be read and how to switch each log on",
+            hint="`kvtrace formats` lists what can be read and how to switch each log on; for JSON"
+            " or CSV of your own `kvtrace sniff FILE --suggest-mapping -o map.toml` writes a"
+            " mapping for `--mapping map.toml`",
         )
     return InputError(
         "KVT-I003",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 
 import polars as pl
 
@@ -14,6 +14,7 @@ from kvtrace.ingest.decompress import DecodedStream
 from kvtrace.ingest.discover import InputFile
 from kvtrace.ingest.frame import FrameCounts, frame
 from kvtrace.ingest.hashing import KeyedHasher
+from kvtrace.ingest.mapping import Mapping, recognise_mapped
 from kvtrace.ingest.notes import implausible_lengths, not_recognised
 from kvtrace.ingest.prompts import PromptHasher
 from kvtrace.ingest.sniff import Recognition, read_head, recognise
@@ -40,6 +41,13 @@ class IngestSettings:
     """Path of a local tokenizer for prompts that are text."""
     bytes_per_token: float | None = None
     """For prompts that are text where there is no tokenizer; None: assumed."""
+    mapping: Mapping | None = None
+    """How to read files that a mapping fits; it comes before the known formats."""
+
+    def described(self) -> dict[str, str | int | float | bool | None]:
+        """The settings as plain values; of the mapping its digest."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "mapping"}
+        return {**plain, "mapping": None if self.mapping is None else self.mapping.digest}
 
 
 class _Current:
@@ -64,6 +72,8 @@ class FileReader:
     hasher: KeyedHasher
     progress: Progress
     formats: tuple[Format, ...]
+    misfits: list[tuple[str, str]] = field(default_factory=list)
+    """Names of the files that the mapping does not fit, and why."""
     reads_heads: bool = False
     """Read only the start of each file, as far as sniffing looked: enough to say what it gives."""
 
@@ -84,12 +94,7 @@ class FileReader:
             head, chunks, _is_whole = read_head(self._watched(stream, collector))
             if self.reads_heads:
                 chunks = iter((head,))
-            recognition = recognise(
-                head,
-                file.name,
-                formats=self.formats,
-                allow_inert_pickle=self.settings.allow_inert_pickle,
-            )
+            recognition = self._recognised(file, head)
             if recognition.format is None:
                 entry = _entry(file, recognition.reason)
                 entry.compression = stream.compression
@@ -97,6 +102,24 @@ class FileReader:
                 entry.notes.append(not_recognised(entry))
                 return [FileRead(entry, confidence=recognition.confidence)]
             return self._read_rows(file, stream, chunks, recognition, collector)
+
+    def _recognised(self, file: InputFile, head: bytes) -> Recognition:
+        """What the file is: the mapping's if it fits, else of a known format."""
+        mapped = None
+        if self.settings.mapping is not None:
+            mapped = recognise_mapped(self.settings.mapping, head, file.name)
+            if mapped.format is not None:
+                return mapped
+            self.misfits.append((file.name, mapped.reason))
+        found = recognise(
+            head,
+            file.name,
+            formats=self.formats,
+            allow_inert_pickle=self.settings.allow_inert_pickle,
+        )
+        if mapped is None or found.format is not None:
+            return found
+        return replace(found, reason=f"{found.reason}; {mapped.reason}")
 
     def _watched(self, stream: DecodedStream, collector: RowCollector) -> Iterator[bytes]:
         """The chunks, with progress told for each."""

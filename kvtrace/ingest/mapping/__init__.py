@@ -1,0 +1,9 @@
+"""Logs that no format knows, read by a mapping file that names their fields, units and clock."""
+
+from __future__ import annotations
+
+from kvtrace.ingest.mapping.parse import load_mapping
+from kvtrace.ingest.mapping.reader import FORMAT_NAME, recognise_mapped, unused_mapping
+from kvtrace.ingest.mapping.spec import Mapping
+
+__all__ = ["FORMAT_NAME", "Mapping", "load_mapping", "recognise_mapped", "unused_mapping"]
