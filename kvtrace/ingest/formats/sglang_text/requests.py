@@ -157,10 +157,10 @@ def checked_id(value: object) -> str:
     Raises:
         DamagedRequest: it is none.
     """
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
     if isinstance(value, str) and 0 < len(value) <= MAX_ID_CHARS:
         return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
     raise DamagedRequest("request id")
 
 
