@@ -4,9 +4,9 @@
 -- params: none
 -- reads: samples
 -- order: metric, source_id, window, hit_unit, slice_start_ns
--- note: windows are never mixed. Over an interval hits and look-ups of all engines are added; any other
--- note: ratio stands as last printed in the slice, its mean taken over engines only. What a counter held
--- note: at its first scrape is left out where its gains are known.
+-- note: windows are never mixed. Over intervals and batches hits and look-ups of all engines are added;
+-- note: any other ratio stands as last printed in the slice, its mean taken over engines only. What a
+-- note: counter held at its first scrape is left out where its gains are known.
 with observed as (   -- one row per hit ratio with a value and a time
     select
         samples.sample_key,
@@ -92,7 +92,7 @@ rated as (   -- one row per the same, with the engine's own ratio of the slice
     select
         *,
         case
-            when sample_window = 'interval'
+            when sample_window in ('interval', 'last_batch')
             then coalesce(numerator / nullif(denominator, 0), last_value)
             else last_value
         end as own_ratio
@@ -122,13 +122,13 @@ select
     sample_window as "window",                          -- name: cumulative | last_1000_requests | interval | last_batch; null: unknown
     slice_start_ns::bigint as slice_start_ns,           -- ns: start of the slice
     case
-        when sample_window = 'interval' then coalesce(numerator / nullif(denominator, 0), mean_last)
+        when sample_window in ('interval', 'last_batch') then coalesce(numerator / nullif(denominator, 0), mean_last)
         else mean_last
     end as hit_ratio,                                   -- ratio: hits / look-ups of the slice over an interval, else as last printed, mean over engines
     lowest as lowest_engine_ratio,                      -- ratio: of the engine with the least
     highest as highest_engine_ratio,                    -- ratio: of the engine with the most
-    case when sample_window = 'interval' then numerator end as numerator,       -- `hit_unit`: hits of the slice; null where only ratios are printed
-    case when sample_window = 'interval' then denominator end as denominator,   -- `hit_unit`: look-ups of the slice
+    case when sample_window in ('interval', 'last_batch') then numerator end as numerator,       -- `hit_unit`: hits of the slice; null where only ratios are printed
+    case when sample_window in ('interval', 'last_batch') then denominator end as denominator,   -- `hit_unit`: look-ups of the slice
     engines::bigint as engines,                         -- count: engines or ranks with an observation
     observations::bigint as observations                -- count: observations in the slice
 from per_slice
