@@ -153,6 +153,7 @@ class RowCollector:
         self._frames: list[pl.DataFrame] = []
         self._rows = 0
         self._copy_digests: list[int | None] = []
+        self._digested: tuple[Record | None, int] = (None, 0)
         self._stamps = RowStamps()
         self._block_rows = array("q")
         self._block_counts = array("q")
@@ -188,10 +189,16 @@ class RowCollector:
         self._stamps.add(time)
         digest = None
         if current is not None and current.offset == row.offset and row.request_id is not None:
-            digest = self._hasher.copy_digest(current.data)
+            digest = self._digest_of(current)
         self._copy_digests.append(digest)
         if len(self._batch) >= _FLUSH_ROWS:
             self._flush()
+
+    def _digest_of(self, record: Record) -> int:
+        """Hash of a record's bytes, made once: an answer of an API holds thousands of rows."""
+        if record is not self._digested[0]:
+            self._digested = (record, self._hasher.copy_digest(record.data))
+        return self._digested[1]
 
     def _add_sample(self, row: SampleRow, time: LineTime | None) -> None:
         number = self._samples.begin(row.offset, row.observed_at_ns, time)
