@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final
@@ -12,6 +13,7 @@ from kvtrace.ingest.jsonfields import count_of
 
 _ABSENT: Final = ("", "-")
 _MAX_DIGITS: Final = 40
+_INT64_DIGITS: Final = 19
 
 
 def count_at(usage: Mapping[str, object], names: Sequence[str]) -> int | None:
@@ -21,15 +23,21 @@ def count_at(usage: Mapping[str, object], names: Sequence[str]) -> int | None:
         msgspec.ValidationError: it is negative, fractional, too large or no number.
     """
     for name in names:
-        outer, _, inner = name.partition("/")
+        outer, inner = _path(name)
         value = usage.get(outer)
         if inner:
-            value = value.get(inner) if isinstance(value, Mapping) else None
-        if value is not None and not isinstance(value, Mapping):
+            value = value.get(inner) if isinstance(value, dict) else None
+        if value is not None and not isinstance(value, dict):
             count = parsed_count(name, value)
             if count is not None:
                 return count
     return None
+
+
+@functools.cache
+def _path(name: str) -> tuple[str, str]:
+    outer, _, inner = name.partition("/")
+    return outer, inner
 
 
 def parsed_count(name: str, value: object) -> int | None:
@@ -40,6 +48,8 @@ def parsed_count(name: str, value: object) -> int | None:
     """
     if value is None or (isinstance(value, str) and value.strip() in _ABSENT):
         return None
+    if isinstance(value, str) and len(value) < _INT64_DIGITS and _is_digits(value):
+        return count_of(name, int(value))
     if isinstance(value, int) and not isinstance(value, bool):
         return count_of(name, value)
     try:
@@ -51,6 +61,10 @@ def parsed_count(name: str, value: object) -> int | None:
     if number != int(number):
         raise msgspec.ValidationError(f"`{name}` is not a whole number")
     return count_of(name, int(number))
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _decimal(value: object) -> Decimal | None:
