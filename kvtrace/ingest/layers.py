@@ -14,6 +14,7 @@ import msgspec
 
 from kvtrace.ingest.clocks import IsoTime, parse_iso
 from kvtrace.ingest.contract import Record, Tally
+from kvtrace.ingest.textlog.prefixes import NONE, parse_prefix
 from kvtrace.units import MIB
 
 MAX_JOINED_CHARS: Final = 16 * MIB
@@ -22,26 +23,34 @@ _CSI = re.compile(r"\x1b\[[0-9;?]*+[ -/]*+[@-~]")
 _ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
 _CONTAINER = re.compile(rf"({_ISO}) (?:(stdout|stderr) ([FP]) )?")
 _SHORT_ISO = re.compile(rf"({_ISO}) (?:\S{{1,255}} )?[\w.@/-]{{1,64}}\[\d+\]: ")
-_RFC5424 = re.compile(rf"<\d{{1,3}}>1 ({_ISO}) \S{{1,255}} \S{{1,48}} \S{{1,128}} \S{{1,32}} - ")
+_RFC5424 = re.compile(
+    rf"<\d{{1,3}}>1 ({_ISO}) \S{{1,255}} \S{{1,48}} \S{{1,128}} \S{{1,32}} "
+    r'(?:-|(?:\[[^\]"\s]{1,64}(?: [^\]"=\s]{1,64}="(?:[^"\\]|\\.){0,400}+"){0,32}\]){1,8}) \ufeff?'
+)
 _SYSLOG = re.compile(
-    r"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:\S{1,255} )?"
+    r"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? (?:\S{1,255} )?"
     r"[\w.@/-]{1,64}(?:\[\d+\])?: "
 )
 _POD = re.compile(r"\[pod/[^\]\s]{1,300}\] ")
-_SRUN = re.compile(r"\d{1,5}: (?=\S)")
+_COMPOSE = re.compile(r"[A-Za-z0-9][\w.-]{0,127} {1,128}\| ")
+_SRUN = re.compile(r" {0,4}\d{1,5}: ")
+_CHILD = re.compile(r"\[\d{1,7}\] ")
 _PROCESS = re.compile(
     r"\(([A-Za-z][\w.:/-]{0,120})(?: rank=\d+)? pid=\d+(?:, ip=[0-9A-Fa-f.:]{2,45})?\) ?"
 )
 _PROCESS_NAME = re.compile(r"[A-Za-z][\w.:/-]{0,120}")
 _KSERVE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3}) \d+ kserve\.trace ")
-_RAY_TAIL = re.compile(r" \[repeated \d+x across cluster\].{0,400}", re.DOTALL)
+_RAY_TAIL = re.compile(r" \[repeated \d{1,9}x across cluster\](?: \(Ray [^()]{1,400}\))?\s*\Z")
 _PROGRESS = re.compile(r"[^'\"\\]{0,300}?\d(?:it|s|B)/(?:it|s)[^\]'\"\\]{0,60}\]")
+_RAY_TAIL_CHARS: Final = 500
 _MESSAGE_KEYS: Final = ("message", "msg", "event", "log")
 _EVENT: Final = '"event": "request.'
 """Of SGLang's request log, whose lines are the record itself."""
 _DENSE_EVENT: Final = '"event":"request.'
 _EVENT_CHARS: Final = 200
-_TIME_KEYS: Final = ("asctime", "timestamp", "time", "ts")
+_TIME_KEYS: Final = ("asctime", "timestamp", "time", "ts", "@timestamp")
+_MAX_CONTAINERS: Final = 4
+"""A container in a container, and what a tool put before each of them."""
 
 
 @dataclass(slots=True)
@@ -93,10 +102,22 @@ class LinePeeler:
             return None
         if "\r" in text:
             text = text[text.rindex("\r") + 1 :]  # a progress bar was redrawn in front
-        line = PeeledLine(record, text, record.terminated)
-        stream, is_partial = _peel_container(line)
-        if is_partial or stream in self._pending:
-            return self._join(line, stream, is_partial)
+        return self._contained(PeeledLine(record, text, record.terminated))
+
+    def _contained(self, line: PeeledLine) -> PeeledLine | None:
+        """The line out of its containers, one in the other, and out of all other layers."""
+        streams = ""
+        for _ in range(_MAX_CONTAINERS):
+            streams += _peel_source(line)
+            stream, is_partial = _peel_container(line)
+            if not stream:
+                break
+            streams += stream
+            if is_partial or streams in self._pending:
+                joined = self._join(line, streams, is_partial)
+                if joined is None:
+                    return None
+                line = joined
         return peel(line)
 
     @property
@@ -127,7 +148,24 @@ class LinePeeler:
             return None
         del self._pending[stream]
         text = "".join(pieces.texts)
-        return peel(PeeledLine(pieces.record, text, line.terminated, instant=pieces.instant))
+        return PeeledLine(pieces.record, text, line.terminated, instant=pieces.instant)
+
+
+def _peel_source(line: PeeledLine) -> str:
+    """Peel the name that kubectl or docker compose put before the line; the name, if any."""
+    text = line.text
+    at = _past_colours(text, 0)
+    match = (_POD if text.startswith("[", at) else _COMPOSE).match(text, at)
+    if match is None:
+        return ""
+    line.text = text[_past_colours(text, match.end()) :]
+    return match[0]
+
+
+def _past_colours(text: str, at: int) -> int:
+    while text.startswith("\x1b", at) and (colour := _CSI.match(text, at)) is not None:
+        at = colour.end()
+    return at
 
 
 def _peel_container(line: PeeledLine) -> tuple[str, bool]:
@@ -137,14 +175,14 @@ def _peel_container(line: PeeledLine) -> tuple[str, bool]:
         document = _json_object(text)
         log, time = document.get("log"), document.get("time")
         if isinstance(log, str) and "stream" in document:
-            line.instant = parse_iso(time) if isinstance(time, str) else None
+            line.instant = line.instant or (parse_iso(time) if isinstance(time, str) else None)
             line.text = log.removesuffix("\n").rstrip("\r")
             return f"docker:{document['stream']}", not log.endswith("\n")
     if text[:2] == "20":
         match = _CONTAINER.match(text)
         is_journal = match is not None and "]: " in text and _SHORT_ISO.match(text) is not None
         if match is not None and not is_journal:
-            line.instant = parse_iso(match[1])
+            line.instant = line.instant or parse_iso(match[1])
             line.text = text[match.end() :]
             return f"cri:{match[2]}", match[3] == "P"
     return "", False
@@ -157,11 +195,16 @@ def peel(line: PeeledLine) -> PeeledLine:
     for _ in range(8):
         before = line.text
         _peel_once(line)
-        if line.text is before or line.is_formatted:
+        if line.text is before:
             break
-    if line.through_ray and " [repeated " in line.text:
-        line.text = _RAY_TAIL.sub("", line.text)
+    if line.is_formatted and _has_prefix(line.text):
+        line.is_formatted, line.document = False, None  # a collector's JSON around a whole line
     return line
+
+
+def _has_prefix(text: str) -> bool:
+    found = parse_prefix(text, has_instant=False)
+    return found is not NONE and found.kind != "json"
 
 
 def _peel_once(line: PeeledLine) -> None:
@@ -174,10 +217,17 @@ def _peel_once(line: PeeledLine) -> None:
             line.writer = match[0].rstrip(" ")[1:-1]
             line.through_ray |= "ip=" in match[0] or match[1].startswith("ServeReplica")
             line.text = text[match.end() :]
+            if line.through_ray:
+                _cut_ray_tail(line)
     elif first == "{":
         _peel_formatter(line)
     elif first == "[":
-        _cut(line, _POD)
+        match = None if _cut(line, _POD) else _CHILD.match(text)
+        if match is not None:
+            line.process = f"{line.process or ''}{match[0].rstrip()}"
+            line.text = text[match.end() :]
+    elif first == " ":
+        _cut(line, _SRUN)
     elif first == "<":
         _cut(line, _RFC5424) or _cut(line, _SYSLOG)
     elif first.isdigit():
@@ -188,6 +238,13 @@ def _peel_once(line: PeeledLine) -> None:
                 line.text = text[match.end() :]
     elif first.isupper() and text[3:4] == " ":
         _cut(line, _SYSLOG)
+
+
+def _cut_ray_tail(line: PeeledLine) -> None:
+    start = max(0, len(line.text) - _RAY_TAIL_CHARS)
+    tail = _RAY_TAIL.search(line.text, start)
+    if tail is not None:
+        line.text = line.text[: tail.start()]
 
 
 def _cut(line: PeeledLine, layer: re.Pattern[str]) -> bool:
@@ -210,7 +267,8 @@ def _peel_formatter(line: PeeledLine) -> None:
     if _is_bare_event(line.text):
         return  # the event's name is no message: the fields beside it are the record
     document = _json_object(line.text)
-    message = next((document[key] for key in _MESSAGE_KEYS if key in document), None)
+    key = next((key for key in _MESSAGE_KEYS if key in document), "")
+    message = document.get(key)
     if not isinstance(message, str):
         return
     stamp = next((document[key] for key in _TIME_KEYS if key in document), None)
@@ -222,8 +280,11 @@ def _peel_formatter(line: PeeledLine) -> None:
     name, number = document.get("processName"), document.get("process")
     if isinstance(name, str) and isinstance(number, int) and _PROCESS_NAME.fullmatch(name):
         line.process, line.writer = name, f"{name} pid={number}"
-    line.document = line.text
-    line.text, line.is_formatted = message.rstrip("\r\n"), True
+    is_raw = key == "log" and "stream" in document  # as docker and collectors keep it
+    line.document = None if is_raw else line.text
+    line.text, line.is_formatted = message.rstrip("\r\n"), not is_raw
+    if "\x1b" in message:
+        line.text = _CSI.sub("", line.text)
 
 
 def _json_object(text: str) -> dict[str, object]:

@@ -36,6 +36,14 @@ def peel_all(*lines: str) -> tuple[list[PeeledLine], Tally]:
         "<30>1 2025-06-01T12:00:03.000Z gpu01 vllm 4321 - - ",
         "[pod/llm-0/server] ",
         "0: ",
+        " 3: ",
+        "[4711] ",
+        "[pod/llm-0/server] 2025-06-01T12:00:00.123456789Z ",
+        "[pod/llm-0/server] 2025-06-01T12:00:00.1Z (ServeReplica:a:b pid=2, ip=192.0.2.4) ",
+        "vllm-1  | ",
+        "\x1b[36mvllm-1  | \x1b[0m2025-06-01T12:00:00.1Z ",
+        "Jun 01 12:00:00.123456 gpu01 vllm[4321]: ",
+        '<30>1 2025-06-01T12:00:03Z gpu01 vllm 4321 ID1 [a@1 b="c \\" ] d"][e@1] ',
         "\x1b[0;36m(APIServer pid=1)\x1b[0;0m ",
         "100%|####| 67/67 [00:20<00:00, 3.30it/s]\r",
     ],
@@ -63,6 +71,42 @@ def test_docker_pieces_are_joined_at_the_first_record() -> None:
     assert peeled[1].instant is not None
     assert peeled[1].instant.ns % 10**9 == 1
     assert tally.ignored == {"continued_piece": 1}
+
+
+def test_a_container_in_a_container() -> None:
+    inner = [
+        '{"log": "INFO 06-01 12:00:00 [x.py:1] a", "stream": "stdout", "time": "t"}',
+        '{"log": "bc\\n", "stream": "stdout", "time": "t"}',
+    ]
+    pieces = [(inner[0][:20], "P"), (inner[0][20:], "F"), (inner[1], "F")]
+    stamps = ("2025-06-01T12:00:01.5Z", "2025-06-01T12:00:02Z", "2025-06-01T12:00:03Z")
+    peeled, tally = peel_all(
+        *(f"{at} stdout {end} {text}" for at, (text, end) in zip(stamps, pieces, strict=True))
+    )
+    assert [line.text for line in peeled] == ["INFO 06-01 12:00:00 [x.py:1] abc"]
+    assert peeled[0].instant is not None
+    assert peeled[0].instant.ns == 1_748_779_201_500_000_000
+    assert peeled[0].record.line == 1
+    assert tally.ignored == {"continued_piece": 2}
+
+
+def test_a_collectors_json_around_a_whole_line() -> None:
+    text = "[2025-06-01 12:00:00,000] LMCache INFO: Stored 1 tokens"
+    (message, log, bare), _ = peel_all(
+        json.dumps({"@timestamp": "2025-06-01T12:00:00Z", "message": f"(Worker pid=2) {text}"}),
+        json.dumps({"time": "t", "stream": "stdout", "log": f"\x1b[32m{text}\x1b[0m\n"}),
+        json.dumps({"stream": "stdout", "log": "slot x: id 0 | task 1 | ", "host": "h"}),
+    )
+    assert [line.text for line in (message, log, bare)] == [text, text, "slot x: id 0 | task 1 | "]
+    assert [line.is_formatted for line in (message, log, bare)] == [False, False, False]
+    assert [line.document for line in (message, log, bare)] == [None, None, None]
+    assert message.process == "Worker"
+    assert message.instant is not None
+
+
+def test_a_label_leaves_the_blanks_behind_it() -> None:
+    (line,), _ = peel_all("0:        eval time =     900.00 ms")
+    assert line.text == "       eval time =     900.00 ms"
 
 
 def test_missing_last_piece_is_damage() -> None:
@@ -101,8 +145,14 @@ def test_json_that_is_no_log_line_stays() -> None:
 
 def test_ray_tail_is_cut_only_behind_ray() -> None:
     tail = "hit 66.7% [repeated 2x across cluster] (Ray deduplicates logs by default.)"
-    (ray, plain), _ = peel_all(f"(ServeReplica:a:b pid=1, ip=192.0.2.1) {tail}", tail)
+    said = "prompt: ' [repeated 2x across cluster] ', x"
+    behind = "(ServeReplica:a:b pid=1, ip=192.0.2.1) "
+    (ray, quoted, document, plain), _ = peel_all(
+        f"{behind}{tail}", f"{behind}{said}", f'{behind}{{"message": "m"}}{tail[9:]}', tail
+    )
     assert ray.text == "hit 66.7%"
+    assert quoted.text == said
+    assert document.text == "m"
     assert plain.text == tail
 
 

@@ -16,7 +16,6 @@ EventKind = Literal[
 ]
 _MAX_MESSAGE: Final = 16_384
 
-_CHILD = re.compile(r"\[([0-9]{1,7})\] ")
 _UPTIME = re.compile(r"([0-9]{1,7})\.([0-5][0-9])\.([0-9]{3})\.([0-9]{3}) [DIWE] ")
 _SLOT = re.compile(r"slot +\w{1,40}: id +(-?[0-9]{1,6}) \| task (-?[0-9]{1,9}) \| ?")
 _SERVER = re.compile(r"(?:srv|que|res) +\w{1,40}: ?")
@@ -89,11 +88,6 @@ def parse_line(line: LogLine) -> ServerLine | None:
     process = line.process or ""
     if line.document is not None:
         return _json_line(line, process)
-    if text.startswith("["):
-        child = _CHILD.match(text)
-        if child is None:
-            return None
-        process, text = f"{process}[{child[1]}]", text[child.end() :]
     first = text[:1]
     if first in "VIWE" and _KEY_VALUE.match(text) is not None:
         return _key_value_line(line, text, process)

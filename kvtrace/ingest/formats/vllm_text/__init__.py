@@ -56,7 +56,7 @@ FORMATS: tuple[Format, ...] = (
             '"publisher":"zmq"}\' and a subscriber that writes what it gets',
         },
         versions="vLLM 0.4.2 to 0.33.0 (sources), V0 and V1 engines",
-        prefixes=("vllm", "formatted", "none"),
+        prefixes=("vllm", "formatted", "tracing", "none"),
         open=VllmLog,
         enable_hint="statistics are on by default (--disable-log-stats turns them off); requests"
         " need --enable-log-requests from 0.10 on, token ids VLLM_LOGGING_LEVEL=DEBUG as well",

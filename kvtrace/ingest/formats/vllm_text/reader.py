@@ -90,6 +90,8 @@ class VllmLog:
         """Whether the line is vLLM's; then it has its outcome."""
         if line.prefix == "none":
             return self._bare(line)
+        if line.prefix == "tracing" and not _is_python(line.label):
+            return False
         try:
             is_known = self._message(line, line.message)
         except DamagedMessage as damaged:
@@ -98,7 +100,7 @@ class VllmLog:
             self._tally.ignore(str(ignored))
         else:
             if not is_known:
-                if line.prefix == "formatted":
+                if line.prefix != "vllm":
                     return False
                 self._tally.ignore("other_engine_line")
         if line.prefix == "vllm":
@@ -310,6 +312,11 @@ class VllmLog:
 @functools.lru_cache(maxsize=1024)
 def _is_vllm_process(name: str) -> bool:
     return _VLLM_PROCESS.match(name) is not None
+
+
+def _is_python(target: str | None) -> bool:
+    """Whether Dynamo names the target as it names Python's: `module.function`, no Rust path."""
+    return target is not None and "." in target and "::" not in target
 
 
 def _engine_of(line: LogLine) -> str | None:
