@@ -135,6 +135,9 @@ def test_hurt_files_lose_no_record_and_raise_nothing(path: Path) -> None:
             times = (row.ttft_ns, row.e2e_ns)
             assert all(value is None or 0 <= value < 2**63 for value in (*counts, *times))
             assert row.arrived_at_ns is None or abs(row.arrived_at_ns) < 2**63
+        told = [detail or "" for _, _, detail in reading.context.tally.rejects]
+        told += [note.message for note in reading.context.notes]
+        assert "secret" not in " ".join(told)
 
 
 @pytest.mark.parametrize("name", [name for name in ENTRIES if ENTRIES[name].framing == "lines"])

@@ -382,6 +382,13 @@ def test_langfuse_buckets() -> None:
     assert counts(renamed) == (7, None, None, 1, None)
 
 
+def test_keys_of_other_meaning_are_no_buckets_and_are_not_told() -> None:
+    found = read_buckets({"input": 7, "output": 1, "unit": "TOKENS", "mail@secret.invalid": "x"})
+    assert counts(found) == (7, None, None, 1, None)
+    with pytest.raises(msgspec.ValidationError, match="^`usageDetails` is not a count$"):
+        read_buckets({"input": 7, "input_secret": "x"})
+
+
 def test_what_is_no_usage_gives_none() -> None:
     assert read_usage({}) is None
     assert read_usage({"cost": 1, "images": 2}) is None

@@ -102,7 +102,11 @@ def read_buckets(details: Mapping[str, object]) -> TokenUsage | None:
     """
     if not any(name in details for name in ("input", "output")):
         return read_usage(details)
-    buckets = {name: parsed_count(name, value) for name, value in details.items()}
+    buckets = {
+        name: parsed_count("usageDetails", value)  # the key may be anybody's text
+        for name, value in details.items()
+        if name.startswith(_BUCKETS)
+    }
     cached = _sum_of(buckets, _is_cached)
     write = _sum_of(buckets, _is_write)
     other = _sum_of(buckets, lambda name: name.startswith("input_") and not _is_cache(name)) or 0
@@ -119,8 +123,11 @@ def read_buckets(details: Mapping[str, object]) -> TokenUsage | None:
     return _settled(LANGFUSE, found, is_sure=False)
 
 
+_BUCKETS: Final = ("input", "output", "total", "cache")
+
+
 def _is_cached(name: str) -> bool:
-    return name.startswith(("input_cached", "input_cache_read", "cache_read", "cached_"))
+    return name.startswith(("input_cached", "input_cache_read", "cache_read", "cached"))
 
 
 def _is_write(name: str) -> bool:
