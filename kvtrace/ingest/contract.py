@@ -8,10 +8,11 @@ reader loses one.
 
 from __future__ import annotations
 
+import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -154,6 +155,11 @@ class Tally:
     def ignore(self, reason: str) -> None:
         """The record was understood and carries nothing wanted (noise line, health check, copy)."""
         self.ignored[reason] = self.ignored.get(reason, 0) + 1
+
+    def ignore_many(self, reason: str, records: int) -> None:
+        """As many records, each as by `ignore`."""
+        if records:
+            self.ignored[reason] = self.ignored.get(reason, 0) + records
 
     def reject(self, record: Record, reason: str, detail: str | None = None) -> None:
         """The record is unusable. `detail` names field and cause, never a value from the record."""
@@ -343,6 +349,25 @@ class Reader(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ExpressKind:
+    """Messages behind vLLM's prefix that a dialect can tell from the bytes of a plain line alone.
+
+    What they give must not differ from what `LogReader.take` makes of the same line.
+    """
+
+    pattern: bytes
+    """The whole message, without line end; linear, and with its groups by number."""
+    read: Callable[[re.Match[bytes], int], object | None] | None = None
+    """From the match, and the number of the pattern's first group in it, to the line's value; its
+    None sends the line the careful way. Without it, the first group is the value."""
+
+
+ToldLine = tuple[int, int, int, bytes | None, bytes, bytes | None, object]
+"""A line of the express lane: number of its kind, bytes and lines of the block before it, process
+prefix without brackets, time stamp, the bracket before the file name, value."""
+
+
 class LogReader(Protocol):
     """The lines of one dialect in one text log, on their way to rows."""
 
@@ -358,6 +383,26 @@ class LogReader(Protocol):
         ...
 
 
+@runtime_checkable
+class ExpressReader(LogReader, Protocol):
+    """A reader that takes lines from the express lane too."""
+
+    def take_told(
+        self,
+        told: Sequence[ToldLine],
+        *,
+        offset: int,
+        line: int,
+        time_of: Callable[[bytes], LineTime],
+    ) -> None:
+        """Take lines of the express lane, as `take` would take each of them.
+
+        `offset` and `line` are those of their block; `time_of` is to be asked whenever the time
+        stamp of a line is not that of the one before.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class LogDialect:
     """The lines of one program (or a family of them) inside text logs."""
@@ -365,6 +410,8 @@ class LogDialect:
     prefixes: frozenset[PrefixKind]
     """Kinds of inner prefix whose lines it wants to see."""
     open: Callable[[LogContext], LogReader]
+    express: Callable[[ReadContext], tuple[ExpressKind, ...]] | None = None
+    """Its commonest messages behind vLLM's prefix; `open` then gives an `ExpressReader`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 from kvtrace.ingest.contract import Framing, Record
 from kvtrace.ingest.jsonscan import JsonScanner
@@ -126,62 +126,85 @@ def _strip_end(buffer: BytesIO, strip: bytes) -> None:
     buffer.truncate(size)
 
 
-def _frame_lines(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[Record]:
-    for batch in _physical_lines(chunks, counts):
-        records = [record for record in batch if record.data and not record.data.isspace()]
-        counts.delivered += len(records)
-        counts.blank += len(batch) - len(records)
-        yield from records
+class LineBlock(NamedTuple):
+    """Consecutive whole lines of a stream, none of them past the limit."""
+
+    offset: int
+    line: int
+    """Number of the first line, from 1."""
+    data: bytes
+    """Lines with their ends, LF or CRLF; only a block of one line, the stream's last, has none."""
 
 
-def _physical_lines(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[list[Record]]:
-    """Batches of lines without their end (LF or CRLF), blank ones too; the last needs no end."""
+def line_blocks(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[LineBlock]:
+    """The lines of a stream in blocks of about a chunk; too long ones are counted and left out."""
     pending = _Pending(counts)
     for chunk in chunks:
-        first, *parts = chunk.split(b"\n")
-        pending.add(first)
-        if not parts:
+        end = chunk.rfind(b"\n") + 1
+        if not end:
+            pending.add(chunk)
             continue
-        offset, line = pending.offset + pending.length + 1, pending.line + 1
-        data = pending.take()
-        if data is not None:
-            yield _lines_at(pending.offset, pending.line, [data])
-        last = parts.pop()
-        yield from _within_limit(offset, line, parts, counts)
-        pending.offset = offset + sum(map(len, parts)) + len(parts)
-        pending.line = line + len(parts)
-        pending.add(last)
+        start = 0
+        first = chunk.index(b"\n") if pending.length else 0
+        if pending.length + first > counts.max_record_bytes:
+            pending.add(chunk[:first])
+            start, length = first + 1, pending.length + 1
+            pending.take()
+            pending.offset, pending.line = pending.offset + length, pending.line + 1
+        held = pending.take() if pending.length else None
+        data = chunk[start:end] if held is None else held + chunk[:end]
+        if data:
+            yield from _within_limit(LineBlock(pending.offset, pending.line, data), counts)
+        pending.offset, pending.line = pending.offset + len(data), pending.line + data.count(b"\n")
+        pending.add(chunk[end:])
     if pending.length:
-        data = pending.take()
-        if data is not None:
-            yield [Record(pending.offset, pending.line, data.removesuffix(b"\r"), terminated=False)]
+        data = pending.take() or b""
+        if data:
+            yield LineBlock(pending.offset, pending.line, data)
 
 
-def _lines_at(offset: int, line: int, parts: list[bytes]) -> list[Record]:
-    """Consecutive whole lines as records, the first at `offset`."""
-    offsets = accumulate(map(len, parts), lambda at, length: at + length + 1, initial=offset)
-    if any(part.endswith(b"\r") for part in parts):
-        parts = [part.removesuffix(b"\r") for part in parts]
-    return list(map(Record, offsets, range(line, line + len(parts)), parts))
-
-
-def _within_limit(
-    offset: int, line: int, parts: list[bytes], counts: FrameCounts
-) -> Iterator[list[Record]]:
-    """The lines as one batch, unless one of them is past the limit (chunks are mostly smaller)."""
+def _within_limit(block: LineBlock, counts: FrameCounts) -> Iterator[LineBlock]:
+    """The block, unless it may hold a line past the limit: then line by line."""
     limit = counts.max_record_bytes
-    if not parts or max(map(len, parts)) <= limit:
-        yield _lines_at(offset, line, parts)
+    if len(block.data) <= limit:  # as nearly all are
+        yield block
         return
-    for part in parts:
+    offset, line = block.offset, block.line
+    for part in block.data[:-1].split(b"\n"):
         if len(part) <= limit:
-            yield _lines_at(offset, line, [part])
+            yield LineBlock(offset, line, part + b"\n")
         else:
             hashed = counts.new_hash()
             hashed.update(part)
             counts.too_long.append(LongRecord(offset, line, len(part), hashed))
-        offset += len(part) + 1
-        line += 1
+        offset, line = offset + len(part) + 1, line + 1
+
+
+def _frame_lines(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[Record]:
+    for block in line_blocks(chunks, counts):
+        yield from block_records(block, counts)
+
+
+def block_records(block: LineBlock, counts: FrameCounts) -> list[Record]:
+    """The lines that are not blank, without their ends; counts both."""
+    lines = _physical_lines(block)
+    records = [record for record in lines if record.data and not record.data.isspace()]
+    counts.delivered += len(records)
+    counts.blank += len(lines) - len(records)
+    return records
+
+
+def _physical_lines(block: LineBlock) -> list[Record]:
+    """All lines of the block, without their ends."""
+    offset, line, data = block
+    parts = data.split(b"\n")
+    if parts[-1]:
+        return [Record(offset, line, data.removesuffix(b"\r"), terminated=False)]
+    parts.pop()
+    offsets = accumulate(map(len, parts), lambda at, length: at + length + 1, initial=offset)
+    if b"\r\n" in data:
+        parts = [part.removesuffix(b"\r") for part in parts]
+    return list(map(Record, offsets, range(line, line + len(parts)), parts))
 
 
 def _frame_csv(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[Record]:
@@ -192,8 +215,8 @@ def _frame_csv(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[Record]
     """
     held: list[Record] = []
     held_bytes = 0
-    for batch in _physical_lines(chunks, counts):
-        for record in batch:
+    for block in line_blocks(chunks, counts):
+        for record in _physical_lines(block):
             is_open = _leaves_open(record.data, is_open=bool(held))
             held.append(record)
             held_bytes += len(record.data) + 1

@@ -9,10 +9,10 @@ import polars as pl
 
 from kvtrace.exec.progress import Progress
 from kvtrace.ingest.columns import RowCollector
-from kvtrace.ingest.contract import Format, ReadContext, Record, Tally
+from kvtrace.ingest.contract import Format, Framing, ReadContext, Record, Tally
 from kvtrace.ingest.decompress import DecodedStream
 from kvtrace.ingest.discover import InputFile
-from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.ingest.frame import FrameCounts, frame, line_blocks
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.mapping import Mapping, recognise_mapped
 from kvtrace.ingest.notes import implausible_lengths, not_recognised
@@ -148,12 +148,12 @@ class FileReader:
         counts = FrameCounts(new_hash=lambda: self.hasher.new("record"))
         if found.max_record_bytes is not None:
             counts.max_record_bytes = found.max_record_bytes
-        records = _Current(frame(chunks, recognition.framing, counts))
         entry = _entry(file, recognition.reason, found)
-        read = _OpenFile(file, entry, records, tally, collector)
-        reads = (
-            self._read_plain(read, found) if found.dialect is None else self._read_log(read, found)
-        )
+        read = _OpenFile(file, entry, chunks, counts, tally, collector)
+        if found.dialect is None:
+            reads = self._read_plain(read, found, recognition.framing)
+        else:
+            reads = self._read_log(read, found)
         for long in counts.too_long:
             collector.reject_long(long)
         first = reads[0].rows
@@ -185,11 +185,12 @@ class FileReader:
             ),
         )
 
-    def _read_plain(self, read: _OpenFile, found: Format) -> list[FileRead]:
+    def _read_plain(self, read: _OpenFile, found: Format, framing: Framing) -> list[FileRead]:
         """A file of one format."""
         context = self._context(read.file, read.tally)
-        for row in found.read(iter(read.records), context):
-            read.collector.add(row, read.records.record)
+        records = _Current(frame(read.chunks, framing, read.counts))
+        for row in found.read(iter(records), context):
+            read.collector.add(row, records.record)
         rows = read.collector.finish(context.clock, context.late_arrivals)
         if found.is_benchmark:
             rows.requests = rows.requests.with_columns(pl.lit(True).alias("is_benchmark"))
@@ -203,7 +204,7 @@ class FileReader:
         def new_sink(entry: Format) -> RowSink:
             collector = RowCollector(read.file.file_id, self.hasher)
             collectors[entry.name] = collector
-            return lambda row, time: collector.add(row, read.records.record, time)
+            return lambda row, time: collector.add(row, router.record, time)
 
         router = LogRouter(
             [entry for entry in self.formats if entry.dialect is not None],
@@ -211,8 +212,8 @@ class FileReader:
             new_context=lambda: self._context(read.file, read.tally),
             new_sink=new_sink,
         )
-        for record in read.records:
-            router.take(record)
+        for block in line_blocks(read.chunks, read.counts):
+            router.take_block(block, read.counts)
         router.finish()
         parts = [part for part in router.parts if part.used]
         parts.sort(key=lambda part: -part.used)
@@ -254,7 +255,8 @@ class _OpenFile:
 
     file: InputFile
     entry: FileEntry
-    records: _Current
+    chunks: Iterator[bytes]
+    counts: FrameCounts
     tally: Tally
     collector: RowCollector
 

@@ -22,13 +22,14 @@ _TOKEN_BYTES: Final = 4
 _DECODER: Final = msgspec.json.Decoder(list[int])
 
 
-def parse_token_ids(listed: str) -> list[int] | None:
+def parse_token_ids(listed: str | bytes) -> list[int] | None:
     """The ids of a list repr such as `[1, 2, 3]`; None if it is not a whole list of token ids."""
     try:
         ids = _DECODER.decode(listed)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
-    return ids if "-" not in listed else None
+    has_minus = "-" in listed if isinstance(listed, str) else b"-" in listed
+    return None if has_minus else ids
 
 
 def chain_token_blocks(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kvtrace.ingest.contract import (
+    ExpressKind,
     Format,
     Guess,
     Head,
@@ -35,6 +36,7 @@ def log_format(
     versions: str,
     prefixes: Iterable[PrefixKind],
     open: Callable[[LogContext], LogReader],
+    express: Callable[[ReadContext], tuple[ExpressKind, ...]] | None = None,
     enable_hint: str = "",
 ) -> Format:
     """The format of one program's lines in text logs."""
@@ -56,7 +58,7 @@ def log_format(
         sniff=sniff,
         read=read,
         enable_hint=enable_hint,
-        dialect=LogDialect(frozenset(prefixes), open),
+        dialect=LogDialect(frozenset(prefixes), open, express),
     )
     return entry
 

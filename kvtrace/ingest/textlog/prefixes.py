@@ -103,7 +103,7 @@ def parse_plain(data: bytes) -> PlainLine | None:
         writer=writer,
         level=level,
         label="bracket" if bracket else "plain",
-        yearless=_yearless_stamp(stamp),
+        yearless=yearless_stamp(stamp),
     )
 
 
@@ -160,7 +160,7 @@ def _opening_bracket(text: str) -> Prefix:
 def _capital(text: str, *, has_instant: bool) -> Prefix:
     match = VLLM.match(text)
     if match is not None:
-        stamp = _yearless_stamp(match[2])
+        stamp = yearless_stamp(match[2])
         return Prefix(
             "vllm",
             match.end(),
@@ -218,8 +218,10 @@ def _dated(
 
 
 @functools.lru_cache(maxsize=1024)
-def _yearless_stamp(stamp: str) -> YearlessTime | None:
+def yearless_stamp(stamp: str | bytes) -> YearlessTime | None:
     """The stamp of `MM-DD HH:MM:SS`; many lines share one, and then the object."""
+    if isinstance(stamp, bytes):
+        return yearless_stamp(stamp.decode())
     return _yearless(stamp[:2] + stamp[3:5], stamp[6:])
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from kvtrace.ingest.clocks import NO_TIME, ClockUse, FileClock, IsoTime
 from kvtrace.ingest.contract import (
+    ExpressReader,
     Format,
     LineTime,
     LogContext,
@@ -22,7 +23,9 @@ from kvtrace.ingest.contract import (
     Tally,
     TransferRow,
 )
+from kvtrace.ingest.frame import FrameCounts, LineBlock, block_records
 from kvtrace.ingest.layers import LinePeeler, PeeledLine, skip_progress_bar
+from kvtrace.ingest.textlog.express import HEALTH_PATHS, ExpressLane, Run
 from kvtrace.ingest.textlog.learned import PrefixLearner
 from kvtrace.ingest.textlog.prefixes import (
     NONE,
@@ -31,6 +34,7 @@ from kvtrace.ingest.textlog.prefixes import (
     YearlessTime,
     parse_plain,
     parse_prefix,
+    yearless_stamp,
 )
 from kvtrace.schema.manifest import Clock
 
@@ -45,8 +49,6 @@ _WHOLE_ACCESS = re.compile(
     rb" \d{3}(?: [A-Za-z -]{1,40})?\r?"
 )
 """An access line in its plainest layers, told before anything is decoded or peeled."""
-_HEALTH_PATHS: Final = ("/health", "/metrics", "/ping", "/version", "/load", "/v1/health")
-
 _WRONG_TIME: Final = ("invalid_time", "no such date or time")
 
 RowSink = Callable[[Row, LineTime | None], None]
@@ -77,6 +79,17 @@ class PartClock:
     resolve: Callable[[LineTime], int | None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Express:
+    part: LogPart
+    reader: ExpressReader
+    lane: ExpressLane
+
+
+def _part_of(block: LineBlock, start: int, end: int, lines: int) -> LineBlock:
+    return LineBlock(block.offset + start, block.line + lines, block.data[start:end])
+
+
 class LogRouter:
     """The dialects of one log. Feed it records, then `finish`."""
 
@@ -99,6 +112,18 @@ class LogRouter:
         for part in self.parts:
             for kind in part.format.dialect.prefixes if part.format.dialect else ():
                 self._by_prefix.setdefault(kind, []).append(part)
+        self.record: Record | None = None
+        """The record at hand; None while lines come from the express lane."""
+        self._express = self._open_express()
+
+    def _open_express(self) -> _Express | None:
+        """The lane of the first dialect behind vLLM's prefix, if it has one."""
+        part = next(iter(self._by_prefix.get("vllm", ())), None)
+        if part is None or part.format.dialect is None or part.format.dialect.express is None:
+            return None
+        if not isinstance(part.reader, ExpressReader):
+            raise RuntimeError(f"{part.format.name} has no reader for its express lane")
+        return _Express(part, part.reader, ExpressLane(part.format.dialect.express(part.context)))
 
     def _open(self, entry: Format, context: ReadContext, sink: RowSink) -> LogPart:
         if entry.dialect is None:
@@ -113,8 +138,56 @@ class LogRouter:
         reader = entry.dialect.open(LogContext(context, self._clock, emit))
         return LogPart(entry, context, reader, use)
 
+    def take_block(self, block: LineBlock, counts: FrameCounts) -> None:
+        """The next lines of the file, which are counted; the same as `take` for each of them."""
+        express = self._express
+        if express is None:
+            self._take_lines(block, counts)
+            return
+        at = lines = 0
+        while at < len(block.data):
+            if self._peeler.is_joining or self._learner.is_holding:
+                end = block.data.find(b"\n", at) + 1 or len(block.data)
+                self._take_lines(_part_of(block, at, end, lines), counts)
+                at, lines = end, lines + 1
+            else:
+                at, lines = self._take_express(express, block, at, lines, counts)
+
+    def _take_lines(self, block: LineBlock, counts: FrameCounts) -> None:
+        for record in block_records(block, counts):
+            self.take(record)
+
+    def _take_express(
+        self, express: _Express, block: LineBlock, at: int, lines: int, counts: FrameCounts
+    ) -> tuple[int, int]:
+        """Take lines from `at` on, until each has to wait for others; how far it came."""
+        for run in express.lane.scan(block.data, at, lines):
+            self._take_run(express, block, run, counts)
+            if run.end > run.start:
+                self._take_lines(_part_of(block, run.start, run.end, run.lines), counts)
+                if self._peeler.is_joining or self._learner.is_holding:
+                    return run.end, run.lines + 1
+        return len(block.data), 0
+
+    def _take_run(self, express: _Express, block: LineBlock, run: Run, counts: FrameCounts) -> None:
+        counts.delivered += len(run.told) + run.access + run.health
+        self._tally.ignore_many("access_line", run.access)
+        self._tally.ignore_many("health_check", run.health)
+        if run.told:
+            self.record = None
+            used, part = self._tally.used, express.part
+            express.reader.take_told(
+                run.told, offset=block.offset, line=block.line, time_of=self._told_time
+            )
+            part.lines += len(run.told)
+            part.used += self._tally.used - used
+
+    def _told_time(self, stamp: bytes) -> LineTime:
+        return self._time(yearless_stamp(stamp), None, None)
+
     def take(self, record: Record) -> None:
         """The next record of the file."""
+        self.record = record
         if not self._peeler.is_joining:
             if b" HTTP/1." in record.data[-40:]:
                 access = _WHOLE_ACCESS.fullmatch(record.data)
@@ -240,10 +313,11 @@ class LogRouter:
 
     def _skip_access(self, path: str) -> None:
         """Count a line of an HTTP server's access log."""
-        self._tally.ignore("health_check" if path.startswith(_HEALTH_PATHS) else "access_line")
+        self._tally.ignore("health_check" if path.startswith(HEALTH_PATHS) else "access_line")
 
     def finish(self) -> None:
         """The file has ended: the dialects give what they held back."""
+        self.record = None
         self.settle()
         self._peeler.flush()
         for part in self.parts:

@@ -7,6 +7,7 @@ their start, never by file name or line number (they move with every release).
 from __future__ import annotations
 
 from kvtrace.ingest.contract import Format
+from kvtrace.ingest.formats.vllm_text.express import express_kinds
 from kvtrace.ingest.formats.vllm_text.reader import VllmLog
 from kvtrace.ingest.textlog.formats import log_format
 
@@ -58,6 +59,7 @@ FORMATS: tuple[Format, ...] = (
         versions="vLLM 0.4.2 to 0.33.0 (sources), V0 and V1 engines",
         prefixes=("vllm", "formatted", "tracing", "none"),
         open=VllmLog,
+        express=express_kinds,
         enable_hint="statistics are on by default (--disable-log-stats turns them off); requests"
         " need --enable-log-requests from 0.10 on, token ids VLLM_LOGGING_LEVEL=DEBUG as well",
     ),

@@ -17,8 +17,6 @@ from collections.abc import Callable
 from copy import copy
 from typing import Final
 
-import msgspec
-
 from kvtrace.ingest.contract import Emit, LineTime, LogClock, Record, RequestRow
 from kvtrace.ingest.formats.vllm_text.messages import RequestEvent
 from kvtrace.units import NS_PER_S
@@ -32,14 +30,19 @@ _SAMPLE = re.compile(r"[0-9]{1,4}_")
 _SAMPLE_FLAG: Final = "parallel_sample"
 
 
-class _Entry(msgspec.Struct, gc=False):
-    row: RequestRow
+class Entry(RequestRow, gc=False, kw_only=True):
+    """A row while lines of its request may come."""
+
     arrived: LineTime
     is_received: bool = False
     is_added: bool = False
     has_ended: bool = False
     keys: tuple[str, ...] = ()
     """What it is listed under."""
+
+    def awaits_added(self) -> bool:
+        """Whether an `Added` line under its own id is of this request."""
+        return not self.is_added and not self.has_ended
 
 
 class BookCounts:
@@ -77,9 +80,9 @@ class RequestBook:
         self._hash_blocks = hash_blocks
         self._llm = llm
         self._max_open = max_open
-        self._live: deque[_Entry] = deque()
-        self._by_id: dict[str, _Entry] = {}
-        self._samples: dict[str, list[_Entry]] = {}
+        self._live: deque[Entry] = deque()
+        self._by_id: dict[str, Entry] = {}
+        self._samples: dict[str, list[Entry]] = {}
 
     def close(self) -> None:
         """The log or the server's run has ended: ids mean other requests from now on."""
@@ -98,7 +101,7 @@ class RequestBook:
         if kind == "added":
             self._add(event.request_ids[0], record, time)
         elif kind == "received":
-            self._receive(event, record, time)
+            self.receive(event.request_ids[0], record.offset, record.line, time, event)
         elif kind == "ended":
             ends = [self._end(event, request_id, time) for request_id in event.request_ids]
             return None if None in ends else ends[0]
@@ -108,18 +111,22 @@ class RequestBook:
             return self._fill(event)
         return None
 
-    def _new(self, request_id: str, record: Record, time: LineTime) -> _Entry:
-        row = RequestRow(
-            offset=record.offset, line=record.line, request_id=request_id, status="open"
+    def _new(self, request_id: str, offset: int, line: int, time: LineTime) -> Entry:
+        entry = Entry(
+            offset=offset,
+            line=line,
+            request_id=request_id,
+            status="open",
+            arrived=time,
+            keys=(request_id,),
         )
-        entry = _Entry(row, time, keys=(request_id,))
         self._by_id[request_id] = entry
         if self._samples:
             self._samples.pop(request_id, None)
         self._hold(entry)
         return entry
 
-    def _hold(self, entry: _Entry) -> None:
+    def _hold(self, entry: Entry) -> None:
         self._live.append(entry)
         if len(self._live) > self._max_open:
             oldest = self._live.popleft()
@@ -127,7 +134,7 @@ class RequestBook:
             self._forget(oldest)
             self._give(oldest)
 
-    def _forget(self, entry: _Entry) -> None:
+    def _forget(self, entry: Entry) -> None:
         for key in entry.keys:
             if self._by_id.get(key) is entry:
                 del self._by_id[key]
@@ -135,24 +142,29 @@ class RequestBook:
             if samples and samples[0] is entry:
                 del self._samples[key]
 
-    def _give(self, entry: _Entry) -> None:
-        row = entry.row
-        if row.llm is None:
-            row.llm = self._llm()
+    def _give(self, entry: Entry) -> None:
+        if entry.llm is None:
+            entry.llm = self._llm()
         self._counts.requests += 1
-        self._counts.with_blocks += row.block_keys is not None
-        self._emit(row, entry.arrived)
+        self._counts.with_blocks += entry.block_keys is not None
+        self._emit(entry, entry.arrived)
 
-    def _receive(self, event: RequestEvent, record: Record, time: LineTime) -> None:
-        request_id = event.request_ids[0]
+    def receive(
+        self, request_id: str, offset: int, line: int, time: LineTime, event: RequestEvent | None
+    ) -> Entry:
+        """Enter a `Received` line; without an event, a bare one for SamplingParams, no adapter."""
         entry = self._by_id.get(request_id)
         if entry is None or entry.is_received or entry.has_ended:
-            entry = self._new(request_id, record, time)
+            entry = self._new(request_id, offset, line, time)
         entry.is_received = True
-        entry.row.adapter = event.adapter
+        if event is None:
+            entry.adapter = None
+            return entry
+        entry.adapter = event.adapter
         if event.is_pooling:
-            entry.row.request_type = "pooling"
-        self._set_prompt(entry.row, event)
+            entry.request_type = "pooling"
+        self._set_prompt(entry, event)
+        return entry
 
     def _add(self, engine_id: str, record: Record, time: LineTime) -> None:
         entry = self._by_id.get(engine_id)
@@ -171,28 +183,28 @@ class RequestBook:
                 parent.is_added = True
                 self._list(engine_id, parent)
                 return
-        self._new(engine_id, record, time).is_added = True
+        self._new(engine_id, record.offset, record.line, time).is_added = True
 
-    def _list(self, key: str, entry: _Entry) -> None:
+    def _list(self, key: str, entry: Entry) -> None:
         self._by_id[key] = entry
         entry.keys = (*entry.keys, key)
 
-    def _add_sample(self, engine_id: str, parent_id: str, parent: _Entry, record: Record) -> None:
+    def _add_sample(self, engine_id: str, parent_id: str, parent: Entry, record: Record) -> None:
         """One of n samples of a call: the first takes over the call's row, others copy it."""
         samples = self._samples.setdefault(parent_id, [])
         entry = parent
         if samples:
-            entry = _Entry(copy(parent.row), parent.arrived, is_received=True, keys=(parent_id,))
-            entry.row.offset, entry.row.line = record.offset, record.line
+            entry = copy(parent)
+            entry.keys, entry.offset, entry.line = (parent_id,), record.offset, record.line
             self._hold(entry)
         else:
-            entry.row.flags = (*entry.row.flags, _SAMPLE_FLAG)
-        entry.row.request_id = _HEX_TAIL.sub("", engine_id)
+            entry.flags = (*entry.flags, _SAMPLE_FLAG)
+        entry.request_id = _HEX_TAIL.sub("", engine_id)
         entry.is_added = True
         samples.append(entry)
         self._list(engine_id, entry)
 
-    def _meant(self, request_id: str) -> list[_Entry]:
+    def _meant(self, request_id: str) -> list[Entry]:
         """The rows that an id means: one, or all samples of a call."""
         samples = self._samples.get(request_id)
         if samples:
@@ -216,10 +228,10 @@ class RequestBook:
             return "repeated_end"
         for entry in open_entries:
             entry.has_ended = True
-            entry.row.status = event.status or "ok"
+            entry.status = event.status or "ok"
             self._set_e2e(entry, time)
             if len(meant) == 1 and event.output_tokens is not None:
-                entry.row.output_tokens = event.output_tokens
+                entry.output_tokens = event.output_tokens
         return None
 
     def _fill(self, event: RequestEvent) -> str | None:
@@ -229,22 +241,22 @@ class RequestBook:
             return "details_without_request"
         for entry in meant:
             if event.kind == "details":
-                self._set_prompt(entry.row, event)
+                self._set_prompt(entry, event)
             elif len(meant) == 1:
-                entry.row.output_tokens = event.output_tokens
+                entry.output_tokens = event.output_tokens
         return None
 
-    def _set_e2e(self, entry: _Entry, ended: LineTime) -> None:
+    def _set_e2e(self, entry: Entry, ended: LineTime) -> None:
         """From arrival to the end; whole seconds on the log's own clock, which is then flagged."""
         e2e_ns = self._clock.elapsed_ns(entry.arrived, ended)
         if e2e_ns is None:
             return
         if e2e_ns < 0:
-            entry.row.flags = (*entry.row.flags, "time_order")
+            entry.flags = (*entry.flags, "time_order")
             return
         if e2e_ns % NS_PER_S == 0:
-            entry.row.flags = (*entry.row.flags, "e2e_in_whole_seconds")
-        entry.row.e2e_ns = e2e_ns
+            entry.flags = (*entry.flags, "e2e_in_whole_seconds")
+        entry.e2e_ns = e2e_ns
 
     def _set_prompt(self, row: RequestRow, event: RequestEvent) -> None:
         if event.is_truncated:
@@ -253,7 +265,9 @@ class RequestBook:
             return
         if event.prompt_tokens is not None:
             row.prompt_tokens = event.prompt_tokens
-        if event.token_ids is not None and self._hash_blocks is not None:
+        if event.block_keys is not None and row.adapter is None:
+            row.block_keys = event.block_keys
+        elif event.token_ids is not None and self._hash_blocks is not None:
             row.block_keys = self._hash_blocks(event.token_ids, row.adapter)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from array import array
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -32,6 +33,8 @@ class RequestEvent(msgspec.Struct, frozen=True, gc=False):
     output_tokens: int | None = None
     token_ids: list[int] | None = None
     """Of the prompt, if they are all printed."""
+    block_keys: array[int] | None = None
+    """Keys of the prompt's blocks for a request without adapter, where they are made already."""
     adapter: str | None = None
     is_pooling: bool = False
     is_truncated: bool = False
@@ -140,15 +143,15 @@ def _received(message: str) -> RequestEvent | None:
         raise DamagedMessage("tail of Received request")
     token_ids, adapter = _received_tail(tail[:-1], features, has_prompt=bool(prompt_repr))
     count = None if token_ids is None else len(token_ids)
-    is_truncated = _is_truncated(prompt_repr, count)
+    is_cut = is_truncated(prompt_repr, count)
     return RequestEvent(
         "received",
         (request_id,),
         prompt_tokens=count,
-        token_ids=None if is_truncated else token_ids,
+        token_ids=None if is_cut else token_ids,
         adapter=adapter,
         is_pooling=tail.startswith("PoolingParams("),
-        is_truncated=is_truncated,
+        is_truncated=is_cut,
         features=tuple(features),
     )
 
@@ -188,7 +191,7 @@ def _id_list(text: str, name: str) -> list[int] | None:
     return ids
 
 
-def _is_truncated(prompt_repr: str, token_count: int | None) -> bool:
+def is_truncated(prompt_repr: str, token_count: int | None) -> bool:
     """Whether --max-log-len cut both: then as many characters as ids are printed."""
     chars = len(prompt_repr) - 2
     if not token_count or chars < token_count or prompt_repr[0] not in "'\"":
@@ -239,13 +242,13 @@ def _details(request_id: str, rest: str, at: int) -> RequestEvent:
         tail = tail[:embeds]
     token_ids = _id_list(tail, ", prompt_token_ids: ")
     count = None if token_ids is None else len(token_ids)
-    is_truncated = _is_truncated(rest[at:end], count)
+    is_cut = is_truncated(rest[at:end], count)
     return RequestEvent(
         "details",
         (request_id,),
         prompt_tokens=count,
-        token_ids=None if is_truncated else token_ids,
-        is_truncated=is_truncated,
+        token_ids=None if is_cut else token_ids,
+        is_truncated=is_cut,
         features=("details",),
     )
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import functools
 import re
 from array import array
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from kvtrace.ingest.contract import LogContext, LogLine, Tally, TransferRow
+from kvtrace.ingest.contract import (
+    LineTime,
+    LogContext,
+    LogLine,
+    Tally,
+    ToldLine,
+    TransferRow,
+)
 from kvtrace.ingest.formats.vllm_text.book import MAX_OPEN, BookCounts, RequestBook
 from kvtrace.ingest.formats.vllm_text.iterations import (
     ITERATION_START,
@@ -33,6 +41,7 @@ from kvtrace.ingest.formats.vllm_text.stats import (
     parse_v0_hits,
     unlabelled,
 )
+from kvtrace.ingest.formats.vllm_text.told import ToldRequests
 from kvtrace.ingest.formats.vllm_text.transfers import TRANSFERS_START, parse_transfers
 from kvtrace.ingest.formats.vllm_text.version import VersionEvidence
 from kvtrace.ingest.textlog.prefixes import VLLM
@@ -61,6 +70,7 @@ class VllmLog:
         self._block_tokens = log.context.block_size_tokens or DEFAULT_BLOCK_TOKENS
         self._counts = BookCounts()
         self._books = ServerBooks(self._new_book)
+        self._told = ToldRequests(self._books, self._tally, self._saw_told)
         self._samples = SampleBook(log.emit, self._version.hit_unit)
         self._iterations = IterationPool(self._samples)
         self._said_at_start: set[tuple[str | None, str]] = set()
@@ -104,20 +114,42 @@ class VllmLog:
                     return False
                 self._tally.ignore("other_engine_line")
         if line.prefix == "vllm":
-            self._version.saw("bracket_prefix" if line.label == "bracket" else "plain_prefix")
-            if line.process is not None and _is_vllm_process(line.process):
-                self._version.saw("process_prefix")
+            self._saw_prefix(line.process, line.label)
+        self._weigh_evidence()
+        return True
+
+    def take_told(
+        self,
+        told: Sequence[ToldLine],
+        *,
+        offset: int,
+        line: int,
+        time_of: Callable[[bytes], LineTime],
+    ) -> None:
+        """Take lines of the express lane."""
+        self._told.take(told, offset=offset, line=line, time_of=time_of)
+
+    def _saw_told(self, features: tuple[str, ...], process: str | None, label: str) -> None:
+        self._saw(features)
+        self._saw_prefix(process, label)
+        self._weigh_evidence()
+
+    def _saw_prefix(self, process: str | None, label: str | None) -> None:
+        self._version.saw("bracket_prefix" if label == "bracket" else "plain_prefix")
+        if process is not None and _is_vllm_process(process):
+            self._version.saw("process_prefix")
+
+    def _weigh_evidence(self) -> None:
         if self._version.changes != self._known_evidence:
             self._known_evidence = self._version.changes
             self._samples.release_known()
-        return True
 
     def _message(self, line: LogLine, message: str) -> bool:
         """Whether the message is a known one; then the record is used."""
         event = parse_request_message(message)
         if event is not None:
             self._saw(event.features)
-            reason = self._books.take(event, line)
+            reason = self._books.take(event, line.record, line.time, line.process, line.writer)
             if reason is not None:
                 raise IgnoredMessage(reason)
             self._tally.use()

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Final
 
-from kvtrace.ingest.contract import LogLine
+from kvtrace.ingest.contract import LineTime, LogLine, Record
 from kvtrace.ingest.formats.vllm_text.book import RequestBook
 from kvtrace.ingest.formats.vllm_text.messages import RequestEvent
 
@@ -28,9 +28,17 @@ class ServerBooks:
         self.servers = 0
         """API servers that named themselves."""
 
-    def take(self, event: RequestEvent, line: LogLine) -> str | None:
+    def take(
+        self,
+        event: RequestEvent,
+        record: Record,
+        time: LineTime,
+        process: str | None,
+        writer: str | None,
+    ) -> str | None:
         """Enter the event; None if it contributed, else the reason why it did not."""
-        return self._book_of(event, line).take(event, line.record, line.time)
+        book = self.book_of(event.request_ids[0], process, writer)
+        return book.take(event, record, time)
 
     def restart(self, line: LogLine) -> None:
         """A server says that it starts: it and its helpers have new requests from now on.
@@ -47,12 +55,14 @@ class ServerBooks:
         for book in self._books.values():
             book.close()
 
-    def _book_of(self, event: RequestEvent, line: LogLine) -> RequestBook:
-        writer = line.writer if is_api_server(line.process) else None
+    def book_of(self, request_id: str, process: str | None, writer: str | None) -> RequestBook:
+        """The book in which a line of this process means the request."""
+        if not is_api_server(process):
+            writer = None
         book = self._books.get(writer)
         if writer is None and len(self._books) > (book is not None):
-            return self._knowing(event.request_ids[0], book)
-        return book if book is not None else self._open(writer, line.process)
+            return self._knowing(request_id, book)
+        return book if book is not None else self._open(writer, process)
 
     def _knowing(self, request_id: str, unnamed: RequestBook | None) -> RequestBook:
         """For a line of no API server: the book that knows the id, else the only or last one."""
