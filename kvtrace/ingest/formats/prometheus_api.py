@@ -10,7 +10,6 @@ functions carry no name and cannot be told apart, so they are passed over.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
 from typing import Final
 
 import msgspec
@@ -28,8 +27,9 @@ _NAME: Final = "__name__"
 _HEAD_CHARS: Final = 4096
 _MAX_LABELS: Final = 256
 _MAX_VALUE_CHARS: Final = 40
+_MAX_TIMES: Final = 100_000
 
-_Point = tuple[Decimal, str]
+_Point = tuple[int | float, str]
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -47,12 +47,13 @@ class _Response(msgspec.Struct, gc=False):
     status: str | None = None
     data: _Data | None = None
     metric: dict[str, str] | None = None
-    values: list[Decimal | None] | None = None
-    timestamps: list[Decimal] | None = None
+    values: list[int | float | None] | None = None
+    timestamps: list[int | float] | None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_Response)
-_RESULTS: Final = msgspec.json.Decoder(list[_Result])
+_RESULTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_RESULT: Final = msgspec.json.Decoder(_Result)
 _WITH_SERIES: Final = ("matrix", "vector")
 
 
@@ -61,6 +62,7 @@ class _ResponseFile:
         self._context = context
         self._book = ScrapeBook()
         self._series = SeriesBook(context)
+        self._times: dict[int | float, int | None] = {}
         self._left_out = self._nameless = 0
 
     def take(self, record: Record) -> list[Row] | Ignored:
@@ -79,8 +81,11 @@ class _ResponseFile:
             return Ignored("query_failed")
         if response.data is None or response.data.kind not in _WITH_SERIES:
             return Ignored("no_series")
+        results = _RESULTS.decode(response.data.result)
+        for raw in results:
+            _RESULT.decode(raw)  # a response with a damaged series is rejected whole
         used = 0
-        for found in _RESULTS.decode(response.data.result):
+        for found in map(_RESULT.decode, results):  # one at a time: a day of points is large
             points = found.values or []
             if found.value is not None:
                 points = [*points, found.value]
@@ -93,7 +98,7 @@ class _ResponseFile:
         if len(values) != len(stamps):
             raise msgspec.ValidationError("`values` and `timestamps` have different lengths")
         points = [
-            (stamp, str(value))
+            (stamp, repr(value))
             for stamp, value in zip(stamps, values, strict=True)
             if value is not None
         ]
@@ -111,8 +116,8 @@ class _ResponseFile:
             return 0
         return sum(self._add_point(record, series, *point) for point in points)
 
-    def _add_point(self, record: Record, series: Series, stamp: Decimal, text: str) -> bool:
-        time_ns = stamp_ns(str(stamp))
+    def _add_point(self, record: Record, series: Series, stamp: float, text: str) -> bool:
+        time_ns = self._time(stamp)
         try:
             value = self._series.value(series, _number(text))
         except ValueError:
@@ -123,7 +128,15 @@ class _ResponseFile:
             return False
         return self._book.add_stamped(series, value, time_ns, record.offset, record.line)
 
-    def rows(self) -> list[SampleRow]:
+    def _time(self, stamp: float) -> int | None:
+        """Nanoseconds of a stamp; all series share the few of a query."""
+        if stamp not in self._times:
+            if len(self._times) >= _MAX_TIMES:
+                self._times.clear()
+            self._times[stamp] = stamp_ns(repr(stamp))
+        return self._times[stamp]
+
+    def rows(self) -> Iterator[SampleRow]:
         """The rows of all responses, and what a reader of them must know."""
         if self._left_out:
             self._context.note(

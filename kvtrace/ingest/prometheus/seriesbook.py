@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from kvtrace.ingest.contract import Metric, ReadContext, SampleRow
@@ -68,27 +70,32 @@ class SeriesBook:
             raise ValueError("`value` of a counter is negative")
         return value
 
-    def rows(self, scrapes: list[Scrape]) -> list[SampleRow]:
-        """One row a scrape and target, in file order; fills the context."""
+    def rows(self, scrapes: list[Scrape]) -> Iterator[SampleRow]:
+        """One row a scrape and target, in file order; fills the context. Empties the scrapes."""
         self._fill_clock(scrapes)
         self._facts.fill(self._context)
+        rows = self._rows_by_time(scrapes)
+        if _is_in_file_order(scrapes):
+            yield from rows
+        else:
+            yield from sorted(rows, key=lambda row: row.offset)
+
+    def _rows_by_time(self, scrapes: list[Scrape]) -> Iterator[SampleRow]:
         names = name_targets(series.target for series in self._series.values())
         gain_book = GainBook()
         times = [scrape.time_ns for scrape in scrapes]
-        rows: list[SampleRow] = []
         for scrape in scrapes:
             gains = gain_book.take(scrape)
             by_target: dict[Target, list[tuple[Series, float]]] = {}
             for series, value in scrape.values.items():
                 by_target.setdefault(series.target, []).append((series, value))
             window = Window(times, scrape.time_ns)
-            for target, values in by_target.items():
-                metrics = observe(values, gains, window, self._facts.help_units)
+            scrape.values.clear()  # a day of scrapes is large, and so are its rows
+            for target, _ in sorted(scrape.first.items(), key=lambda item: item[1]):
+                metrics = observe(by_target[target], gains, window, self._facts.help_units)
                 if metrics:
-                    rows.append(_row(scrape, target, names[target], metrics))
+                    yield _row(scrape, target, names[target], metrics)
         self._note_restarts(gain_book)
-        rows.sort(key=lambda row: row.offset)
-        return rows
 
     def _fill_clock(self, scrapes: list[Scrape]) -> None:
         context = self._context
@@ -126,6 +133,12 @@ class SeriesBook:
                     " targets seem to alternate without a label that tells them apart.",
                     severity="warning",
                 )
+
+
+def _is_in_file_order(scrapes: list[Scrape]) -> bool:
+    """Whether scrapes in order of time begin where the one before them ended, or later."""
+    ends = [sorted(scrape.first.values()) for scrape in scrapes if scrape.first]
+    return all(earlier[-1][0] <= later[0][0] for earlier, later in pairwise(ends))
 
 
 def _row(scrape: Scrape, target: Target, name: str | None, metrics: list[Metric]) -> SampleRow:

@@ -127,6 +127,6 @@ class _ExpositionFile:
         labels = parse_labels(sample.labels_text)
         return _DAMAGED if labels is None else self._series.understand(sample.name, labels)
 
-    def rows(self) -> list[SampleRow]:
+    def rows(self) -> Iterator[SampleRow]:
         """The rows, when every record has its outcome."""
         return self._series.rows(self._book.finish())
