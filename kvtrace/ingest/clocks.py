@@ -195,13 +195,16 @@ class FileClock:
             self._anchor(instant.ns, "the container's time stamps")
         elif naive is not None:
             self._anchor(naive.ns, "lines of the file that carry a full date")
-        return LineTime(
+        time = LineTime(
             instant.ns if instant else None,
             naive.ns if naive else None,
             month_day,
             time_ns,
             wraps,
         )
+        if instant is not None and (naive is not None or month_day is not None):
+            self._add_zone_anchor(time, instant.ns)  # other lines may lack the wrapper
+        return time
 
     def elapsed_ns(self, start: LineTime, end: LineTime) -> int | None:
         """Nanoseconds between two lines on the best stamps that both have; None if none."""
@@ -217,8 +220,12 @@ class FileClock:
 
     def anchor_zone(self, naive: LineTime, epoch_ns: int) -> None:
         """A line without zone holds an instant of its own that is (nearly) its stamp."""
-        if len(self._zone_anchors) < _MAX_ZONE_ANCHORS and naive.instant_ns is None:
-            self._zone_anchors.append((naive, epoch_ns))
+        if naive.instant_ns is None:
+            self._add_zone_anchor(naive, epoch_ns)
+
+    def _add_zone_anchor(self, local: LineTime, epoch_ns: int) -> None:
+        if len(self._zone_anchors) < _MAX_ZONE_ANCHORS:
+            self._zone_anchors.append((local, epoch_ns))
 
     def _step(self, month: int) -> None:
         if self._month is not None and month - self._month < -6:

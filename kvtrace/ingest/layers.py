@@ -14,7 +14,7 @@ import msgspec
 
 from kvtrace.ingest.clocks import IsoTime, parse_iso
 from kvtrace.ingest.contract import Record, Tally
-from kvtrace.ingest.textlog.prefixes import NONE, parse_prefix
+from kvtrace.ingest.textlog.prefixes import NONE, YearlessTime, parse_prefix, yearless_stamp
 from kvtrace.units import MIB
 
 MAX_JOINED_CHARS: Final = 16 * MIB
@@ -28,7 +28,7 @@ _RFC5424 = re.compile(
     r'(?:-|(?:\[[^\]"\s]{1,64}(?: [^\]"=\s]{1,64}="(?:[^"\\]|\\.){0,400}+"){0,32}\]){1,8}) \ufeff?'
 )
 _SYSLOG = re.compile(
-    r"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? (?:\S{1,255} )?"
+    r"(?:<\d{1,3}>)?([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d)(?:\.\d{1,9})? (?:\S{1,255} )?"
     r"[\w.@/-]{1,64}(?:\[\d+\])?: "
 )
 _POD = re.compile(r"\[pod/[^\]\s]{1,300}\] ")
@@ -42,6 +42,7 @@ _PROCESS_NAME = re.compile(r"[A-Za-z][\w.:/-]{0,120}")
 _KSERVE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3}) \d+ kserve\.trace ")
 _RAY_TAIL = re.compile(r" \[repeated \d{1,9}x across cluster\](?: \(Ray [^()]{1,400}\))?\s*\Z")
 _PROGRESS = re.compile(r"[^'\"\\]{0,300}?\d(?:it|s|B)/(?:it|s)[^\]'\"\\]{0,60}\]")
+_MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _RAY_TAIL_CHARS: Final = 500
 _MESSAGE_KEYS: Final = ("message", "msg", "event", "log")
 _EVENT: Final = '"event": "request.'
@@ -65,6 +66,8 @@ class PeeledLine:
     """Time with a zone, from the outermost layer that has one."""
     naive: IsoTime | None = None
     """Full date without a zone, from a JSON formatter or another logger around the program."""
+    yearless: YearlessTime | None = None
+    """Date without a year, from syslog or journald."""
     process: str | None = None
     """Innermost process prefix, such as `EngineCore_DP0`."""
     writer: str | None = None
@@ -229,7 +232,7 @@ def _peel_once(line: PeeledLine) -> None:
     elif first == " ":
         _cut(line, _SRUN)
     elif first == "<":
-        _cut(line, _RFC5424) or _cut(line, _SYSLOG)
+        _cut(line, _RFC5424) or _cut_syslog(line)
     elif first.isdigit():
         if not (_cut(line, _SHORT_ISO) or _cut(line, _SRUN)):
             match = _KSERVE.match(text)
@@ -237,7 +240,7 @@ def _peel_once(line: PeeledLine) -> None:
                 line.naive, line.is_formatted = parse_iso(match[1]), True
                 line.text = text[match.end() :]
     elif first.isupper() and text[3:4] == " ":
-        _cut(line, _SYSLOG)
+        _cut_syslog(line)
 
 
 def _cut_ray_tail(line: PeeledLine) -> None:
@@ -253,6 +256,18 @@ def _cut(line: PeeledLine, layer: re.Pattern[str]) -> bool:
         return False
     if layer.groups and line.instant is None:
         line.instant = parse_iso(match[1])
+    line.text = line.text[match.end() :]
+    return True
+
+
+def _cut_syslog(line: PeeledLine) -> bool:
+    match = _SYSLOG.match(line.text)
+    if match is None:
+        return False
+    month, day, clock = match.groups()
+    at = _MONTHS.find(month)
+    if at >= 0 and at % 3 == 0:
+        line.yearless = yearless_stamp(f"{at // 3 + 1:02d}-{int(day):02d} {clock}")
     line.text = line.text[match.end() :]
     return True
 

@@ -83,6 +83,22 @@ def test_a_container_dates_the_rows_of_any_generation() -> None:
     assert starts == [first, first + 5 * 10**9, first + 9 * 10**9]
 
 
+def test_journald_dates_what_has_no_clock_and_no_other() -> None:
+    # Mar 07 14:20:01 of 2025: the file is of 2026-01-01, and its last line is not younger
+    written = (DATA / "llamacpp_text" / "good_2025.log").read_text()
+    journal = "Mar 07 14:20:01 gpu01 llama-server[77]: "
+    reading = read_bytes(
+        LLAMA, "".join(journal + line for line in written.splitlines(True)).encode()
+    )
+    assert {row.arrived_at_ns for row in reading.requests} == {1_741_357_201_000_000_000}
+    assert reading.context.clock == "naive"
+    uptime = (DATA / "llamacpp_text" / "good_2026.log").read_text()
+    reading = read_bytes(
+        LLAMA, "".join(journal + line for line in uptime.splitlines(True)).encode()
+    )
+    assert reading.context.clock == "relative"  # microseconds since the start, not whole seconds
+
+
 def test_two_clocks_are_never_mixed() -> None:
     data = (FOLDER / "good_2024.log").read_bytes() + (FOLDER / "good_2026.log").read_bytes()
     reading = read_bytes(LLAMA, data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvtrace.ingest.formats.dynamo_text import FORMATS as DYNAMO
 from kvtrace.ingest.formats.vllm_text import FORMATS as VLLM
-from tests.formats.reading import read_log
+from tests.formats.reading import read_bytes, read_log
 from tests.formats.test_vllm_text_meaning import HITS
 
 LOG = f"""\
@@ -30,3 +30,14 @@ def test_messages_behind_tracing_are_vllms() -> None:
     assert [row.cached_tokens for row in dynamo.requests] == [48]
     assert vllm.rejected == [(4, "damaged_line")]
     assert vllm.ignored == {"other_program": 2}  # a Rust target is never vLLM's
+
+
+def test_a_line_with_both_stamps_gives_the_zone_of_the_others() -> None:
+    line = "INFO 02-03 11:00:0{} [x.py:1] Added request {}.\n"
+    text = "2026-02-03T10:00:01.5Z " + line.format(1, "a") + line.format(5, "b")
+    reading = read_bytes(VLLM[0], text.encode())
+    assert [row.arrived_at_ns for row in reading.requests] == [
+        1_770_112_801_000_000_000,
+        1_770_112_805_000_000_000,
+    ]
+    assert reading.context.clock == "utc"

@@ -270,12 +270,13 @@ class LogRouter:
     def _line(self, peeled: PeeledLine, prefix: Prefix) -> LogLine:
         instant = peeled.instant or prefix.instant
         naive = prefix.naive or peeled.naive
+        yearless = prefix.yearless or (peeled.yearless if naive is None else None)
         return LogLine(
             record=peeled.record,
             text=peeled.text,
             message=peeled.text[prefix.end :] if prefix.end else peeled.text,
             prefix=prefix.kind,
-            time=self._time(prefix.yearless, instant, naive),
+            time=self._time(yearless, instant, naive),
             process=peeled.process,
             writer=peeled.writer,
             label=prefix.label,

@@ -120,7 +120,8 @@ class LlamaCppLog:
     def _give(self, task: Task, clock: ClockKey | None, is_ended: bool) -> None:
         row = task.row(is_ended=is_ended)
         self._has_hits |= row.cached_tokens is not None
-        if task.time != NO_TIME:
+        has_date = task.time.instant_ns is not None or task.time.naive_ns is not None
+        if has_date or (task.own is None and task.time != NO_TIME):
             self._emit(row, task.time)
             return
         if task.own is not None and clock is not None:
