@@ -16,18 +16,26 @@ START = 1_780_000_000_250 * MS  # 2026-05-28T20:26:40.25Z
 def test_tokens_out_of_the_string() -> None:
     reading = read_bytes(ENTRY, GOOD)
     rows = reading.requests
-    assert [row.prompt_tokens for row in rows] == [100, 100, None, 100, 100, None]
+    assert [row.prompt_tokens for row in rows] == [100, 100, None, 100, 100, None, 21]
     # line 5 came from the gateway's cache
-    assert [row.cached_tokens for row in rows] == [None, 64, None, None, None, None]
-    assert [row.output_tokens for row in rows] == [10, 10, None, 10, 10, None]
+    assert [row.cached_tokens for row in rows] == [None, 64, None, None, None, None, None]
+    assert [row.output_tokens for row in rows] == [10, 10, None, 10, 10, None, 17]
     assert reading.ignored == {"not_an_inference_path": 1}
 
 
 def test_outcomes_and_times() -> None:
     reading = read_bytes(ENTRY, GOOD)
     rows = reading.requests
-    assert [row.status for row in rows] == ["ok", "ok", "ok", "ok", "gateway_cache_hit", "error"]
-    assert [row.ttft_ns for row in rows] == [450 * MS, None, None, 450 * MS, None, None]
+    assert [row.status for row in rows] == [
+        "ok",
+        "ok",
+        "ok",
+        "ok",
+        "gateway_cache_hit",
+        "error",
+        "ok",
+    ]
+    assert [row.ttft_ns for row in rows] == [450 * MS, None, None, 450 * MS, None, None, None]
     # line 2 has no duration of the gateway: that of the service
     assert [row.e2e_ns for row in rows[:3]] == [1_500 * MS, 1_400 * MS, 3 * MS]
     assert {row.arrived_at_ns for row in rows} == {START}  # 04:26:40.25 +08:00
@@ -36,7 +44,7 @@ def test_outcomes_and_times() -> None:
 
 def test_conversations() -> None:
     rows = read_bytes(ENTRY, GOOD).requests
-    assert [row.session_id for row in rows] == ["c1", "s2", None, "c1", None, None]
+    assert [row.session_id for row in rows] == ["c1", "s2", None, "c1", None, None, None]
 
 
 def test_damaged_lines() -> None:

@@ -44,6 +44,14 @@ def test_the_proxy_counts_and_not_the_plugin_that_rewrites() -> None:
     assert row.tenant == "con-1"
 
 
+def test_what_does_not_stream_has_no_first_token() -> None:
+    first = GOOD.split(b"\n")[0]
+    (row,) = read_bytes(
+        ENTRY, first.replace(b'"meta": {', b'"meta": {"request_mode": "oneshot", ')
+    ).requests
+    assert (row.ttft_ns, row.e2e_ns) == (None, 1_500 * MS)
+
+
 def test_damaged_entries() -> None:
     reading = read_bytes(ENTRY, DAMAGED)
     assert reading.rejected == [

@@ -16,16 +16,19 @@ START = 1_780_000_000_250 * MS  # 2026-05-28T20:26:40.25Z
 def test_tokens_and_outcomes() -> None:
     reading = read_bytes(ENTRY, GOOD)
     rows = reading.requests
-    assert [row.prompt_tokens for row in rows] == [100, 100, None, 100, 100]
-    assert [row.output_tokens for row in rows] == [10, 10, None, 10, None]
-    assert [row.cached_tokens for row in rows] == [None] * 5
+    assert [row.prompt_tokens for row in rows] == [100, 100, None, 100, 100, 100, 100]
+    assert [row.output_tokens for row in rows] == [10, 10, None, 10, None, 10, 10]
+    assert [row.cached_tokens for row in rows] == [None] * 7
     assert [row.status for row in rows] == [
         "ok",
         "gateway_cache_hit",
         "error",
         "error",
         "cancelled",
+        "error",
+        "ok",
     ]
+    assert [row.flags for row in rows[5:]] == [(), ("retried",)]
     assert reading.context.evidence_grade == "L"
 
 

@@ -385,7 +385,7 @@ def test_langfuse_buckets() -> None:
 def test_keys_of_other_meaning_are_no_buckets_and_are_not_told() -> None:
     found = read_buckets({"input": 7, "output": 1, "unit": "TOKENS", "mail@secret.invalid": "x"})
     assert counts(found) == (7, None, None, 1, None)
-    with pytest.raises(msgspec.ValidationError, match="^`usageDetails` is not a count$"):
+    with pytest.raises(msgspec.ValidationError, match=r"^`usageDetails` is not a count$"):
         read_buckets({"input": 7, "input_secret": "x"})
 
 

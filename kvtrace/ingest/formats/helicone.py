@@ -1,9 +1,8 @@
 """Exports of Helicone: JSON, JSON lines or CSV of its request table.
 
-Names from Helicone's export and its API as documented, some from memory: `request_created_at`,
-`delay_ms`, `time_to_first_token` (ms), `prompt_tokens`, `completion_tokens`,
-`prompt_cache_read_tokens`, `prompt_cache_write_tokens`. Nothing says whether prompt_tokens include
-the cached ones of every provider. Times without a zone are UTC.
+Names read from the types of Helicone's sources in 2025 (HeliconeRequest); `delay_ms` and
+`time_to_first_token` are in ms. Nothing says whether prompt_tokens include the cached ones of every
+provider. `cache_enabled` says that the cache was on, and `cache_reference_id` that it answered.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ _SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
     "total_tokens": ("total_tokens",),
     "cache_read_input_tokens": ("prompt_cache_read_tokens",),
     "cache_creation_input_tokens": ("prompt_cache_write_tokens",),
-    "hit": ("cache_enabled_hit", "cache_hit", "cached"),
     "hit_of": ("cache_reference_id",),
     "session": ("session_id", "helicone_session_id", "helicone-session-id"),
 }
@@ -138,8 +136,7 @@ def _milliseconds(name: str, text: str | None, flags: list[str]) -> int | None:
 
 def _status(found: Mapping[str, str | None]) -> Status:
     """The outcome: negative codes are Helicone's own, -3 for a cancelled request."""
-    is_hit = (found["hit"] or "").lower() == "true"
-    if is_hit or found["hit_of"] not in (None, _NO_REFERENCE):
+    if found["hit_of"] not in (None, _NO_REFERENCE):
         return "gateway_cache_hit"
     text = found["status"]
     if text is None:
@@ -203,7 +200,7 @@ _MISSING: Final = {
     "queue": "the engine's spans (vLLM: --otlp-traces-endpoint)",
     "sessions": "a header Helicone-Session-Id on the requests",
 }
-_VERSIONS: Final = "Helicone exports as documented in 2025, names partly from memory"
+_VERSIONS: Final = "Helicone of 2025: HeliconeRequest of its sources; session column of CSV assumed"
 _HINT: Final = "Requests, Export (or POST /v1/request/query-clickhouse), without bodies"
 
 FORMATS: tuple[Format, ...] = (

@@ -1,8 +1,8 @@
 """Access logs of Higress with its AI plugins: `ai_log` is JSON inside a JSON string.
 
 Read from the documents of Higress 2.0 and 2.1 (ai-statistics): durations are in ms, numbers were
-texts in older plugins. The log may hold questions and answers, which are stepped over. `chat_id`
-stands for the conversation.
+texts in older plugins; the oldest wrote the counts beside the other fields of the line. The log may
+hold questions and answers, which are stepped over. `chat_id` stands for the conversation.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class _Line(msgspec.Struct, gc=False):
     path: object = None
     request_id: object = None
     ai_log: msgspec.Raw = NO_VALUE
+    input_token: msgspec.Raw = NO_VALUE
 
 
 class _AiLog(msgspec.Struct, gc=False):
@@ -77,6 +78,8 @@ class _HigressFile:
         """
         raw = decode_json(_DECODER, record.data)
         told = _ai_log(raw.ai_log)
+        if told is None and raw_text(raw.input_token) is not None:
+            told = decode_json(_AI_LOG, record.data)
         path = name_of(raw.path)
         kind = None if path is None else endpoint_of(path)
         if told is None and kind is None:
@@ -146,12 +149,13 @@ def _sniff(head: Head) -> Guess | None:
         return None
     return Guess(
         0.6 + 0.37 * ours / len(objects),
-        f"{ours} of {len(objects)} records have an ai_log (Higress)",
+        f"{ours} of {len(objects)} records have an ai_log, or input_token and output_token"
+        " (Higress)",
     )
 
 
 def _is_ours(item: Mapping[str, object]) -> bool:
-    return "ai_log" in item
+    return "ai_log" in item or {"input_token", "output_token", "start_time"} <= set(item)
 
 
 FORMATS: tuple[Format, ...] = (

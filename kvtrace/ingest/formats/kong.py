@@ -39,6 +39,7 @@ _MS: Final = -3
 class _Meta(msgspec.Struct, gc=False):
     request_model: object = None
     response_model: object = None
+    request_mode: object = None
 
 
 class _Cache(msgspec.Struct, gc=False):
@@ -111,7 +112,9 @@ class _KongFile:
             llm=name_of(meta.response_model) or name_of(meta.request_model),
             request_type=None if path is None else endpoint_of(path),
             arrived_at_ns=self.gateway.instants.raw_ns("started_at", raw.started_at, flags),
-            ttft_ns=None if is_hit else elapsed_ns("ttft", first or None, flags, power=_MS),
+            ttft_ns=None
+            if is_hit or meta.request_mode == "oneshot"
+            else elapsed_ns("ttft", first or None, flags, power=_MS),
             e2e_ns=elapsed_ns(
                 "latency", raw_decimal("latencies.request", latencies.request), flags, power=_MS
             ),

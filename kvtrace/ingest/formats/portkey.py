@@ -23,8 +23,8 @@ from kvtrace.ingest.contract import (
 from kvtrace.ingest.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
 from kvtrace.ingest.gateways import GatewayFile, status_in, status_of_code
 from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_flag
-from kvtrace.ingest.usage import read_usage
+from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_text
+from kvtrace.ingest.usage import parsed_count, read_usage
 from kvtrace.schema.manifest import Status
 
 _MS: Final = -3
@@ -33,6 +33,9 @@ _MS: Final = -3
 class _Metadata(msgspec.Struct, gc=False):
     user: object = msgspec.field(name="_user", default=None)
     session_id: object = None
+
+
+RETRIED_FLAG: Final = "retried"
 
 
 class _Log(msgspec.Struct, gc=False):
@@ -46,6 +49,7 @@ class _Log(msgspec.Struct, gc=False):
     response_time: msgspec.Raw = NO_VALUE
     response_status_code: msgspec.Raw = NO_VALUE
     cache_status: object = None
+    retry_success_count: object = None
     metadata: msgspec.Raw = NO_VALUE
 
 
@@ -88,6 +92,8 @@ class _LogFile:
             e2e_ns=elapsed_ns("response_time", took, flags, power=_MS),
             status=_status(raw),
         )
+        if parsed_count("retry_success_count", raw.retry_success_count):
+            flags.append(RETRIED_FLAG)
         return self.gateway.fill(row, usage, flags)
 
 
@@ -95,7 +101,8 @@ def _status(raw: _Log) -> Status:
     if (name_of(raw.cache_status) or "").upper() in ("HIT", "SEMANTIC HIT"):
         return "gateway_cache_hit"
     status = status_of_code(status_in("response_status_code", raw.response_status_code))
-    return "error" if status == "ok" and raw_flag(raw.is_success) is False else status
+    is_failed = (raw_text(raw.is_success) or "").lower() in ("0", "false")
+    return "error" if status == "ok" and is_failed else status
 
 
 def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
