@@ -41,8 +41,8 @@ CALL_COLUMNS: Final = (
 _LATENCY: Final = "gen_ai.latency."
 _V0_NAMES: Final = (f"{_LATENCY}time_in_scheduler", f"{_LATENCY}time_in_model_forward")
 _OPERATION: Final = ("gen_ai.operation.name", "llm.request.type")
-_CALLS: Final = frozenset({"chat", "completion", "text_completion", "generate_content"})
-"""Operations that run a prefill; agents, tools, embeddings and re-ranking do not."""
+_CALLS: Final = ("chat", "completion", "text_completion", "text.completion", "generate_content")
+"""Starts of operations that run a prefill; agents, tools, embeddings, re-ranking do not."""
 _SESSION: Final = (
     "gen_ai.conversation.id",
     "session.id",
@@ -152,7 +152,7 @@ def _is_call(span: Span, told: Attributes) -> bool:
         return kind.upper() == "LLM"
     operation = told.text(*_OPERATION)
     if operation is not None:
-        return operation.lower() in _CALLS
+        return operation.lower().startswith(_CALLS)
     return told.has_any(*OTEL_KEYS, f"{_LATENCY}e2e")
 
 

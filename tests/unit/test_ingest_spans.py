@@ -1,0 +1,134 @@
+"""Calls that stand in each other: found in any order, held in bounded memory."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from kvtrace.ingest.contract import ReadContext, Record, RequestRow, Tally
+from kvtrace.ingest.spans import nesting
+from kvtrace.ingest.spans.calls import CallReader, Span
+from kvtrace.ingest.spans.nesting import CallBook
+
+
+def span(
+    number: int,
+    parent: int = 0,
+    trace: str = "t",
+    attributes: dict[str, object] | None = None,
+) -> Span:
+    return Span(
+        name="s",
+        trace_id=trace,
+        span_id=str(number),
+        parent_id=str(parent) if parent else "",
+        start_ns=number,
+        end_ns=number + 1,
+        is_error=False,
+        attributes=attributes or {},
+    )
+
+
+def call(number: int, **columns: object) -> RequestRow:
+    row = RequestRow(offset=number, line=number)
+    for name, value in columns.items():
+        setattr(row, name, value)
+    return row
+
+
+def read(span_: Span) -> RequestRow | None:
+    context = ReadContext("sample", Tally(), 0)
+    return CallReader(context).row(Record(0, 1, b""), span_)
+
+
+def test_spans_between_two_calls_do_not_hide_the_nesting_in_any_order() -> None:
+    # agent call 1 > http 2 > gateway call 3 > http 4 > engine call 5
+    rows = {
+        1: call(1, session_id="conversation", cached_tokens=7, prompt_tokens=10),
+        3: call(3, prompt_tokens=10, llm="m"),
+        5: call(5, prompt_tokens=10, output_tokens=2),
+    }
+    for order in itertools.permutations((1, 2, 3, 4, 5)):
+        book = CallBook()
+        for number in order:
+            row = rows.get(number)
+            fresh = None if row is None else call(number, **_known(row))
+            book.add(span(number, parent=number - 1), fresh)
+        (found,) = book.rest()
+        assert (found.offset, found.session_id, found.llm) == (5, "conversation", "m")
+        assert (found.prompt_tokens, found.cached_tokens, found.output_tokens) == (10, 7, 2)
+        assert book.merged == 2
+
+
+def _known(row: RequestRow) -> dict[str, object]:
+    names = ("session_id", "cached_tokens", "prompt_tokens", "output_tokens", "llm")
+    return {name: getattr(row, name) for name in names}
+
+
+def test_cached_tokens_of_another_prompt_are_not_taken_over() -> None:
+    book = CallBook()
+    book.add(span(1), call(1, prompt_tokens=900, cached_tokens=800))
+    book.add(span(2, parent=1), call(2, prompt_tokens=1_000))
+    (found,) = book.rest()
+    assert (found.prompt_tokens, found.cached_tokens) == (1_000, None)
+
+
+def test_calls_of_other_traces_and_without_ids_stand_alone() -> None:
+    book = CallBook()
+    book.add(span(1), call(1))
+    book.add(span(2, parent=1, trace="other"), call(2))
+    nameless = Span("s", "", "", "", None, None, is_error=False)
+    book.add(nameless, call(3))
+    book.add(nameless, call(4))
+    assert [row.offset for row in book.rest()] == [1, 2, 3, 4]
+    assert (book.merged, book.repeated) == (0, 0)
+
+
+def test_rows_go_out_in_file_order_and_leave_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nesting, "_HELD_CALLS", 2)
+    monkeypatch.setattr(nesting, "_KNOWN_SPANS", 3)
+    book = CallBook()
+    found: list[int] = []
+    for number in range(1, 10):
+        book.add(span(number, parent=100 + number), call(number))
+        found += [row.offset for row in book.released()]
+        assert len(found) == max(number - 2, 0)
+    found += [row.offset for row in book.rest()]
+    assert found == list(range(1, 10))
+    assert len(book._parents) == 3
+    assert (book._calls, book._waiting, len(book._held)) == ({}, {}, 0)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "is_call"),
+    [
+        ({"gen_ai.operation.name": "chat"}, True),
+        ({"gen_ai.operation.name": "text_completion"}, True),
+        ({"gen_ai.operation.name": "chat.completions"}, True),
+        ({"gen_ai.operation.name": "embeddings", "gen_ai.usage.input_tokens": 5}, False),
+        ({"gen_ai.operation.name": "invoke_agent", "gen_ai.usage.input_tokens": 5}, False),
+        ({"gen_ai.operation.name": "execute_tool"}, False),
+        ({"openinference.span.kind": "AGENT", "llm.token_count.prompt": 5}, False),
+        ({"openinference.span.kind": "LLM"}, True),
+        ({"gen_ai.usage.input_tokens": 5}, True),
+        ({"gen_ai.system": "openai"}, False),
+        ({"db.system": "redis"}, False),
+    ],
+)
+def test_only_what_runs_a_prefill_is_a_call(attributes: dict[str, object], is_call: bool) -> None:
+    assert (read(span(1, attributes=attributes)) is not None) is is_call
+
+
+def test_counts_that_are_none_are_unknown_and_flagged() -> None:
+    attributes: dict[str, object] = {
+        "gen_ai.usage.input_tokens": "12",
+        "gen_ai.usage.output_tokens": 1.5,
+        "gen_ai.usage.cache_read.input_tokens": True,
+    }
+    row = read(span(1, attributes=attributes))
+    assert row is not None
+    assert (row.prompt_tokens, row.output_tokens, row.cached_tokens) == (12, None, None)
+    assert row.flags == ("invalid_attribute",)
