@@ -20,6 +20,7 @@ from kvtrace.api.verbs import (
     report,
     show_sql,
     sniff,
+    suggest_mapping,
     synthesise,
 )
 
@@ -41,5 +42,6 @@ __all__ = [
     "report",
     "show_sql",
     "sniff",
+    "suggest_mapping",
     "synthesise",
 ]

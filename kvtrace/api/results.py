@@ -246,6 +246,12 @@ def _format_document(one: Format) -> dict[str, object]:
     }
 
 
+_MAPPING_HINT: Final = (
+    "hint: JSON and CSV of your own are read by a mapping: `kvtrace sniff FILE --suggest-mapping"
+    " -o map.toml` writes a first one, `--mapping map.toml` reads by it"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Sniffed:
     """What the files of an input are."""
@@ -267,6 +273,8 @@ class Sniffed:
             if one.supplies:
                 lines.append(f"  gives: {', '.join(one.supplies)}")
             lines += map(_unsaid, one.missing, one.flags)
+        if any(one.format is None for one in self.files):
+            lines.append(_MAPPING_HINT)
         return lines or ["there is no file to look at"]
 
 

@@ -42,6 +42,8 @@ from kvtrace.duckdb_session import Param
 from kvtrace.errors import Location, UsageError
 from kvtrace.exec.progress import Progress, SilentProgress
 from kvtrace.ingest.inspect import inspect_paths
+from kvtrace.ingest.mapping import load_mapping, offer_mapping
+from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.ingest.registry import all_formats
 from kvtrace.query.catalog import load_catalog, run_sql
 from kvtrace.report.html import render_html
@@ -239,13 +241,37 @@ def describe_formats(name: str | None = None) -> FormatListing:
     return FormatListing(found, is_detailed=True)
 
 
-def sniff(inputs: Inputs) -> Sniffed:
+def sniff(inputs: Inputs, *, mapping: Path | str | None = None) -> Sniffed:
     """What each file is, by its start, and which flag would make it say more.
 
     Raises:
         InputError: KVT-I001, an input does not exist.
+        UsageError: the mapping cannot be used, or contradicts a file that it names.
     """
-    return Sniffed(tuple(inspect_paths(inputs)))
+    read_by = None if mapping is None else load_mapping(mapping)
+    return Sniffed(tuple(inspect_paths(inputs, settings=IngestSettings(mapping=read_by))))
+
+
+def suggest_mapping(inputs: Inputs, *, output: Path | str | None = None) -> str:
+    """A first mapping, as TOML, for JSON and CSV files that no format knows; written if asked.
+
+    Raises:
+        InputError: KVT-I001, an input does not exist.
+        UsageError: nothing can be mapped, or the output exists.
+        OutputError: the output cannot be written.
+    """
+    target = None if output is None else Path(output)
+    if target is not None and target.exists():
+        raise UsageError(
+            "KVT-U023",
+            "the mapping is not written over another file",
+            where=Location(str(target)),
+            hint=f"name another file, as `-o {target.stem}-new.toml`",
+        )
+    text = offer_mapping(inputs, all_formats())
+    if target is not None:
+        write_output(target, text.encode())
+    return text
 
 
 def synthesise(output: Path | str, *, seed: int) -> list[Path]:

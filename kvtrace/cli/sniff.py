@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from kvtrace.cli import options as opt
 
 
-def sniff(inputs: opt.Inputs, as_json: opt.Json = False) -> None:
+def sniff(
+    inputs: opt.Inputs,
+    mapping: opt.Mapping = None,
+    suggest_mapping: Annotated[
+        bool,
+        typer.Option("--suggest-mapping", help="Write a first mapping for JSON or CSV, as TOML."),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="File for the suggested mapping [stdout]."),
+    ] = None,
+    as_json: opt.Json = False,
+) -> None:
     """Say per file what it is and why, its evidence grade, what is missing, and the flag for it.
 
     \b
     Examples:
       kvtrace sniff logs/
       kvtrace sniff /var/log/vllm.log --json
+      kvtrace sniff custom.jsonl --suggest-mapping -o map.toml
+      kvtrace sniff custom.jsonl --mapping map.toml
     """
     from kvtrace import api
 
-    sniffed = api.sniff(inputs)
+    if suggest_mapping:
+        if mapping is not None or as_json:
+            raise typer.BadParameter("stands alone", param_hint="--suggest-mapping")
+        text = api.suggest_mapping(inputs, output=output)
+        if output is None:
+            typer.echo(text, nl=False)
+        else:
+            marked = text.count("(check me)")
+            lines = f"{marked} lines" if marked != 1 else "1 line"
+            typer.echo(f"{output} written; {lines} to check, marked `check me`")
+        return
+    if output is not None:
+        raise typer.BadParameter("is for --suggest-mapping", param_hint="-o")
+    sniffed = api.sniff(inputs, mapping=mapping)
     typer.echo(sniffed.to_json() if as_json else "\n".join(sniffed.lines()))

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from kvtrace.ingest.mapping.offer import offer_mapping
 from kvtrace.ingest.mapping.parse import load_mapping
 from kvtrace.ingest.mapping.reader import FORMAT_NAME, recognise_mapped, unused_mapping
 from kvtrace.ingest.mapping.spec import Mapping
 
-__all__ = ["FORMAT_NAME", "Mapping", "load_mapping", "recognise_mapped", "unused_mapping"]
+__all__ = [
+    "FORMAT_NAME",
+    "Mapping",
+    "load_mapping",
+    "offer_mapping",
+    "recognise_mapped",
+    "unused_mapping",
+]

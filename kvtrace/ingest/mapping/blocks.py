@@ -8,16 +8,18 @@ from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+import numpy as np
 import xxhash
 
-from kvtrace.errors import Location, UsageError
 from kvtrace.ingest.blockids import BlockIds
+from kvtrace.ingest.blocksize import judge_blocks
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.mapping.spec import BlocksSpec, TokensSpec
 from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS, chain_token_blocks
 
 _IDS: Final = msgspec.json.Decoder(list[int | str])
 _TOKENS: Final = msgspec.json.Decoder(list[int])
+_LARGEST_COUNTED: Final = 1 << 32
 _UINT64_MAX: Final = (1 << 64) - 1
 _SEPARATORS: Final = re.compile(r"[\s,;|]+")
 _MISMATCH_SHARE: Final = 0.01
@@ -43,21 +45,14 @@ def chain_content_ids(content_ids: Iterable[int]) -> list[int]:
 class HashedBlocks:
     """Keys of block hashes that stand in the file."""
 
-    def __init__(self, spec: BlocksSpec, context: ReadContext, mapping: str) -> None:
-        size = context.block_size_tokens or spec.block_tokens
-        if size is None:
-            raise UsageError(
-                "KVT-U034",
-                "the mapping does not say how many tokens a block has",
-                where=Location(mapping),
-                cause="`fields.block_hashes` has no `block_size`",
-                hint=f'write `block_hashes = {{ field = "{spec.ref.said}", block_size = 16 }}`,'
-                " or pass `--block-size 16`",
-            )
-        self.block_tokens = size
+    def __init__(self, spec: BlocksSpec, context: ReadContext) -> None:
+        self.block_tokens = context.block_size_tokens or spec.block_tokens
+        """None: inferred when all rows are known."""
         self._spec = spec
         self._ids = BlockIds()
         self._rows = self._mismatches = self._ceil = self._floor = self._tails = 0
+        self._highest = 0
+        self._lengths, self._counts = array("q"), array("q")
 
     def keys(self, text: str, prompt_tokens: int | None, flags: list[str]) -> Keys | None:
         """The keys of one prompt; None, and flagged, if they are not those of its length.
@@ -75,8 +70,9 @@ class HashedBlocks:
             return None
         self._ids.count(ids)
         numbers = [self._ids.text_key(item) if isinstance(item, str) else item for item in ids]
-        if not all(0 <= number <= _UINT64_MAX for number in numbers):
+        if not 0 <= min(numbers) <= max(numbers) <= _UINT64_MAX:
             raise msgspec.ValidationError(f"`{self._spec.ref.said}` holds an id outside 64 bits")
+        self._highest = max(self._highest, *numbers)
         return numbers if self._spec.is_chained else chain_content_ids(numbers)
 
     def _parsed(self, text: str) -> list[int | str]:
@@ -89,6 +85,10 @@ class HashedBlocks:
             raise msgspec.ValidationError(cause) from bad
 
     def _fits(self, count: int, prompt_tokens: int) -> bool:
+        if self.block_tokens is None:
+            self._lengths.append(prompt_tokens)
+            self._counts.append(count)
+            return True
         whole, rest = divmod(prompt_tokens, self.block_tokens)
         is_ceil, is_floor = count == whole + (rest > 0), count == whole
         self._tails += rest > 0
@@ -102,20 +102,36 @@ class HashedBlocks:
         spec = self._spec
         if not self._rows:
             return
-        context.found_block_size_tokens = self.block_tokens
+        context.block_scope = self._scope()
+        context.block_ids = "chained" if spec.is_chained else "content_chained"
+        if self.block_tokens is None:
+            lengths = np.frombuffer(self._lengths, dtype=np.int64)
+            counts = np.frombuffer(self._counts, dtype=np.int64)
+            judge_blocks(context, lengths, counts, column="prompt tokens")
+        else:
+            self._describe_stated(context, self.block_tokens)
+        if spec.tail != "auto":
+            context.partial_tail = spec.tail
+
+    def _scope(self) -> Literal["file", "session", "global"]:
+        """Ids that all are small were counted, mostly anew for every file; hashes are large."""
+        if self._spec.scope != "auto":
+            return self._spec.scope
+        return "global" if self._highest > _LARGEST_COUNTED else "file"
+
+    def _describe_stated(self, context: ReadContext, block_tokens: int) -> None:
+        context.found_block_size_tokens = block_tokens
         whence = "--block-size" if context.block_size_tokens else "the mapping"
         context.block_size_reason = (
-            f"{self.block_tokens} from {whence}; {self._rows - self._mismatches} of {self._rows}"
+            f"{block_tokens} from {whence}; {self._rows - self._mismatches} of {self._rows}"
             " rows have as many ids as their prompt has blocks"
         )
-        context.block_scope = spec.scope
-        context.block_ids = "chained" if spec.is_chained else "content_chained"
-        context.partial_tail = self._tail() if spec.tail == "auto" else spec.tail
+        context.partial_tail = self._tail()
         if self._mismatches > _MISMATCH_SHARE * self._rows:
             context.note(
                 "block_size_mismatch",
                 f"{self._mismatches} of {self._rows} rows do not have the ids of a prompt of their"
-                f" length at {self.block_tokens} tokens a block; they are kept without blocks.",
+                f" length at {block_tokens} tokens a block; they are kept without blocks.",
                 severity="warning",
             )
 

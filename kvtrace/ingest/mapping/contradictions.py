@@ -33,6 +33,13 @@ def check_together(source: SourceSpec, table: Table) -> None:
                 " object counts is told from the object",
                 "leave `prompt_includes_cached` out, or name the counts one by one",
             )
+    blocks = source.block_hashes
+    has_lengths = source.usage is not None or "prompt_tokens" in source.counts
+    if blocks is not None and blocks.block_tokens is None and not has_lengths:
+        raise table.fault(
+            "`fields.block_hashes` has no `block_size`, and no prompt length tells it",
+            f'write `block_hashes = {{ field = "{blocks.ref.said}", block_size = 16 }}`',
+        )
     ways = [
         key
         for key, spec in (

@@ -77,7 +77,7 @@ class MappedFile:
     def read(self, records: Iterable[Record], context: ReadContext) -> Iterator[RequestRow]:
         """The rows of the file; every record gets its outcome."""
         source = self.fit.source
-        rows = MappedRows(source, context, clocks=self._clocks, mapping=self.mapping.path)
+        rows = MappedRows(source, context, clocks=self._clocks)
         told = None
         if source.prompt_includes_cached is None:
             told = told_inclusive(filter(None, map(rows.counted_or_none, self._samples)))

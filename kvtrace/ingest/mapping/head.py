@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from kvtrace.ingest.cells import BadCellError
 from kvtrace.ingest.contract import Framing
+from kvtrace.ingest.frame import FrameCounts, frame
 from kvtrace.ingest.mapping.names import close_names, flattened, is_name
 from kvtrace.ingest.mapping.spec import FieldRef, SourceSpec
 from kvtrace.ingest.mapping.values import Keys, opened, resolve, split_row
@@ -50,9 +52,8 @@ def look_at(data: bytes, name: str, source: SourceSpec | None = None) -> FileHea
     delimiter = said.delimiter or _delimiter(head.lines)
     if delimiter is None:
         return None
-    try:
-        rows = [tuple(split_row(line.encode(), delimiter)) for line in head.lines[:_HEAD_ROWS]]
-    except BadCellError:
+    rows = _rows(data, head.lines, delimiter)
+    if not rows:
         return None
     header = said.columns or rows[0]
     if said.columns and rows[0] != said.columns:
@@ -64,6 +65,22 @@ def look_at(data: bytes, name: str, source: SourceSpec | None = None) -> FileHea
     )
     framing = "csv" if delimiter == "," else "lines"
     return FileHead(framing, delimiter, header, examples)
+
+
+def _rows(data: bytes, lines: Sequence[str], delimiter: str) -> list[tuple[str, ...]]:
+    """The cells of the first rows; a row that the end of the head cuts is left out."""
+    if delimiter == ",":
+        records = frame((data.removeprefix(b"\xef\xbb\xbf"),), "csv", FrameCounts())
+        texts = [record.data for record in islice(records, _HEAD_ROWS + 1)]
+    else:
+        texts = [line.encode() for line in lines[: _HEAD_ROWS + 1]]
+    rows = []
+    for text in texts:
+        try:
+            rows.append(tuple(split_row(text, delimiter)))
+        except BadCellError:
+            continue
+    return rows
 
 
 def _opened(head: FileHead, records: FieldRef) -> FileHead:

@@ -307,7 +307,7 @@ def _blocks(fields: Table) -> BlocksSpec | None:
     table = fields.spec("block_hashes", ("block_size", "chained", "scope", "tail"))
     if table is None:
         return None
-    scope: Scope = literal_of(table, "scope", Scope, "global")
+    scope: Scope = literal_of(table, "scope", Scope, "auto")
     tail: Tail = literal_of(table, "tail", Tail, "auto")
     return BlocksSpec(
         ref=table.ref("field"),

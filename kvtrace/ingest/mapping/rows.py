@@ -57,7 +57,6 @@ class MappedRows:
         context: ReadContext,
         *,
         clocks: Clocks,
-        mapping: str,
     ) -> None:
         self._source = source
         self.is_inclusive = True
@@ -71,7 +70,7 @@ class MappedRows:
         self._first = _clock(source.first_token_at, clocks.first_token_at, context)
         self._end = _clock(source.finished_at, clocks.finished_at, context)
         hashed, tokens = source.block_hashes, source.token_ids
-        self.hashed = None if hashed is None else HashedBlocks(hashed, context, mapping)
+        self.hashed = None if hashed is None else HashedBlocks(hashed, context)
         self.tokens = None if tokens is None else TokenBlocks(tokens, context)
         self.records = 0
         self.seen = [0] * len(self._slots)

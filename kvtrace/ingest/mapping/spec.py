@@ -13,7 +13,7 @@ TimeUnit = Literal["s", "ms", "us", "ns", "iso", "auto"]
 ClockKind = Literal["auto", "utc", "relative", "monotonic"]
 FramingChoice = Literal["auto", "lines", "csv", "json"]
 Tail = Literal["auto", "counted", "dropped", "none"]
-Scope = Literal["file", "session", "global"]
+Scope = Literal["auto", "file", "session", "global"]
 TtftFrom = Literal["arrival", "scheduled", "client"]
 
 POWERS: Final[dict[str, int]] = {"s": 0, "ms": -3, "us": -6, "ns": -9}
@@ -96,7 +96,8 @@ class BlocksSpec:
     block_tokens: int | None = None
     is_chained: bool = True
     """An id names the prefix that ends in its block; else only what is in the block."""
-    scope: Scope = "global"
+    scope: Scope = "auto"
+    """Where equal ids mean equal blocks; auto: everywhere if they are hashes, else in one file."""
     tail: Tail = "auto"
 
 
