@@ -237,7 +237,7 @@ FORMATS: tuple[Format, ...] = (
             "status",
         ),
         missing={
-            "production": "this is benchmark traffic; the engine's own log of real requests",
+            "production": "the engine's own log of real requests",
             "cached_tokens": "AIPerf 0.8 or newer with the server's usage: vLLM"
             " --enable-prompt-tokens-details, SGLang --enable-cache-report",
             "reuse": "the trace that was replayed (Mooncake rows with hash_ids), or the engine's"

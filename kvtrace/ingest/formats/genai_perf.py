@@ -214,7 +214,7 @@ FORMATS: tuple[Format, ...] = (
             "status",
         ),
         missing={
-            "production": "this is benchmark traffic; the engine's own log of real requests",
+            "production": "the engine's own log of real requests",
             "prompt_tokens": "--extra-inputs stream_options:'{\"include_usage\":true}'",
             "cached_tokens": "the same, and on the server vLLM --enable-prompt-tokens-details or"
             " SGLang --enable-cache-report",

@@ -247,7 +247,7 @@ FORMATS: tuple[Format, ...] = (
             "status",
         ),
         missing={
-            "production": "this is benchmark traffic; the engine's own log of real requests",
+            "production": "the engine's own log of real requests",
             "cached_tokens": "guidellm 0.8 or newer, and on the server vLLM"
             " --enable-prompt-tokens-details or SGLang --enable-cache-report",
             "reuse": "the engine's block events",

@@ -205,7 +205,7 @@ FORMATS: tuple[Format, ...] = (
             "status",
         ),
         missing={
-            "production": "this is benchmark traffic; the engine's own log of real requests",
+            "production": "the engine's own log of real requests",
             "cached_tokens": "vLLM --enable-prompt-tokens-details or SGLang --enable-cache-report"
             " on the server",
             "sessions": "the session report of inference-perf has no requests; the engine's log",

@@ -92,7 +92,7 @@ FORMATS: tuple[Format, ...] = (
         best_grade="L",
         supplies=("prompt_tokens", "output_tokens", "ttft_ns", "tpot_ns", "e2e_ns", "status"),
         missing={
-            "production": "this is benchmark traffic; the engine's own log of real requests",
+            "production": "the engine's own log of real requests",
             "arrivals": "another client (AIPerf, guidellm), or the engine's log of the same time",
             "cached_tokens": "another client, and on the server vLLM"
             " --enable-prompt-tokens-details",

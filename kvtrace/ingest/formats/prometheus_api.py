@@ -141,14 +141,13 @@ class _ResponseFile:
         if self._left_out:
             self._context.note(
                 "values_left_out",
-                f"{self._left_out:,} points have a time or a value that none can be; they are left"
-                " out.",
+                f"Points left out because of a time or a value that cannot be: {self._left_out:,}.",
             )
         if self._nameless:
             self._context.note(
                 "series_without_name",
-                f"{self._nameless:,} series have no name, as results of functions (rate, sum):"
-                " query the counters themselves, kvtrace forms the rates.",
+                f"Series without a name, as results of functions (rate, sum): {self._nameless:,}."
+                " Query the counters themselves, kvtrace forms the rates.",
             )
         return self._series.rows(self._book.finish())
 
@@ -173,12 +172,12 @@ def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
 def _sniff(head: Head) -> Guess | None:
     ours = sum(map(_is_response, head.json_objects))
     if ours and 2 * ours >= len(head.json_objects):
-        return Guess(0.95, f"{ours} results of Prometheus' query API (status, resultType)")
+        return Guess(0.95, "results of Prometheus' query API (status, resultType)")
     exported = sum(
         {"metric", "values", "timestamps"} <= keys_of(item) for item in head.json_objects
     )
     if exported and 2 * exported >= len(head.json_objects):
-        return Guess(0.95, f"{exported} series as VictoriaMetrics exports them")
+        return Guess(0.95, "series as VictoriaMetrics exports them (metric, values, timestamps)")
     start = head.text[:_HEAD_CHARS]
     names = ('"resultType"', '"result"', '"metric"')
     if not ours and all(name in start for name in names):

@@ -115,12 +115,13 @@ class CallBook:
         if self.merged:
             context.note(
                 "nested_calls_merged",
-                f"{self.merged:,} spans of calls hold another call (agent, gateway, engine): the"
+                f"Calls that hold another call (agent, gateway, engine): {self.merged:,}. The"
                 " innermost counts, with what only the outer ones know.",
             )
         if self.repeated:
             context.note(
-                "repeated_spans", f"{self.repeated:,} spans stand in the file twice; one counts."
+                "repeated_spans",
+                f"Spans that stand in the file again: {self.repeated:,}; one counts.",
             )
 
 
