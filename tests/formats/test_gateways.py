@@ -102,6 +102,13 @@ def test_no_fixture_of_another_format_is_taken_for_one_of_these(path: Path) -> N
     assert sniffed(all_formats(), path.read_bytes()) not in ENTRIES
 
 
+def test_lines_whose_first_one_is_cut_are_still_lines() -> None:
+    lines = (DATA / "kong" / "good.jsonl").read_bytes()
+    cut = lines.index(b",", 40) + 1
+    found = recognise(lines[:cut] + b"\n" + lines, "a.jsonl", formats=all_formats())
+    assert (found.format, found.framing) == (ENTRIES["kong"], "lines")
+
+
 def mutated(data: bytes, chance: random.Random) -> bytes:
     """The bytes with one hurt: cut, spliced, swapped, or a value made hostile."""
     at, to = sorted(chance.randrange(len(data) + 1) for _ in range(2))
