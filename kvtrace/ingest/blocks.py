@@ -13,7 +13,7 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
-from kvtrace.ingest.columns import UIntArray
+from kvtrace.ingest.hashing import UIntArray
 from kvtrace.schema.arrays import BoolArray, IntArray
 from kvtrace.schema.manifest import CacheDomain
 from kvtrace.schema.tables import BLOCKS, KEYS

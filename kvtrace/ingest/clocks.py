@@ -145,16 +145,19 @@ class ClockUse:
 
     def __init__(self) -> None:
         self.bearing = 0
-        self.instants = 0
-        self.naives = 0
-        self.yearless = 0
+        self.has_only_instants = True
+        self.has_yearless = False
+        self._last: LineTime | None = None
 
     def count(self, time: LineTime) -> None:
         """Say that a row will ask for this time."""
         self.bearing += 1
-        self.instants += time.instant_ns is not None
-        self.naives += time.naive_ns is not None
-        self.yearless += time.month_day is not None
+        if time is not self._last:
+            self._last = time
+            if time.instant_ns is None:
+                self.has_only_instants = False
+            if time.month_day is not None:
+                self.has_yearless = True
 
 
 class FileClock:
@@ -249,20 +252,20 @@ class FileClock:
         if use.bearing == 0:
             context.clock_reason = "no used line carries a time"
             return lambda time: None
-        if use.instants == use.bearing:
+        if use.has_only_instants:
             context.clock, context.clock_resolution_ns = "utc", self._instant_step
             context.clock_reason = "the container's time stamps carry a zone"
             return lambda time: time.instant_ns
         base_year, why = self._base_year(context)
         offset_ns = None if context.tz else self._zone_offset_ns(base_year)
         shift = zone_shift(context.tz) if offset_ns is None else lambda ns: ns - offset_ns
-        if use.yearless and not self._anchors and not self._zone_anchors:
+        if use.has_yearless and not self._anchors and not self._zone_anchors:
             context.note("year_assumed", f"The log's clock has no year; {why}.")
         zone = _zone_words(context.tz, offset_ns)
         is_placed = context.tz is not None or offset_ns is not None
         context.clock = "utc" if is_placed else "naive"
-        context.clock_resolution_ns = self._yearless_step if use.yearless else self._naive_step
-        context.clock_reason = f"{why}; {zone}" if use.yearless else f"full dates; {zone}"
+        context.clock_resolution_ns = self._yearless_step if use.has_yearless else self._naive_step
+        context.clock_reason = f"{why}; {zone}" if use.has_yearless else f"full dates; {zone}"
         if not is_placed:
             context.note("naive_clock", "The log's clock has no zone; it is taken as UTC (--tz).")
 

@@ -6,11 +6,9 @@ import functools
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from kvtrace.ingest.contract import (
@@ -24,28 +22,16 @@ from kvtrace.ingest.contract import (
     TransferRow,
 )
 from kvtrace.ingest.frame import LongRecord
-from kvtrace.ingest.hashing import KeyedHasher, finished
-from kvtrace.ingest.limits import IMPLAUSIBLE_FLAG, PLAUSIBLE_TOKENS
-from kvtrace.ingest.request_ids import call_id, may_have_parts, without_suffix
+from kvtrace.ingest.hashing import KeyedHasher, UIntArray, finished
+from kvtrace.ingest.requestcolumns import RequestColumns, int32
 from kvtrace.ingest.stamps import Resolver, RowStamps
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock
-from kvtrace.schema.tables import BLOCK_EVENTS, REJECTS, REQUESTS, SAMPLES, TRANSFERS, Table
+from kvtrace.schema.tables import BLOCK_EVENTS, REJECTS, SAMPLES, TRANSFERS, Table
 
 FILE_KEY_STEP: Final = 1 << 44
 """Keys are file number × this + byte offset."""
-COPY_DIGEST: Final = "_copy_digest"
-"""Helper column: hash of the bytes of the one record behind a row; null if there were several."""
-STRIPPED_ID: Final = "_stripped_id_key"
-"""Helper column: hash of the request id without the 8-hex suffix that newer vLLM engines add."""
-CALL_ID: Final = "_call_id_key"
-"""Helper column: hash of the id of the call whose child a request is; null if it is none."""
-_FLUSH_ROWS: Final = 65_536
 _FLUSH_OBSERVED: Final = 8_192
-_MAX_INT32: Final = 2**31 - 1
-_MAX_NAMED_LINES: Final = 3
-
-UIntArray = npt.NDArray[np.uint64]
 
 
 @dataclass(slots=True)
@@ -149,15 +135,7 @@ class RowCollector:
         self._file_id = file_id
         self._base = file_id * FILE_KEY_STEP
         self._hasher = hasher
-        self._batch: list[RequestRow] = []
-        self._frames: list[pl.DataFrame] = []
-        self._rows = 0
-        self._copy_digests: list[int | None] = []
-        self._digested: tuple[Record | None, int] = (None, 0)
-        self._stamps = RowStamps()
-        self._block_rows = array("q")
-        self._block_counts = array("q")
-        self._block_keys = array("Q")
+        self._requests = RequestColumns(hasher)
         self._samples = _Observed(SAMPLES)
         self._transfers = _Observed(TRANSFERS)
         self._events = _Observed(BLOCK_EVENTS)
@@ -165,10 +143,16 @@ class RowCollector:
         self._event_position = 0
         self._rejects: list[tuple[int, int, int, str, str | None, int]] = []
         self.rejected_by_reason: dict[str, int] = {}
-        self.implausible = 0
+
+    @property
+    def implausible(self) -> int:
         """Requests with more tokens than any published context holds; they are flagged."""
-        self.implausible_lines: list[int] = []
+        return self._requests.implausible
+
+    @property
+    def implausible_lines(self) -> list[int]:
         """The first lines of those."""
+        return self._requests.implausible_lines
 
     def add(self, row: Row, current: Record | None, time: LineTime | None = None) -> None:
         """Take a row; `current` is the record that the reader was given last.
@@ -176,29 +160,13 @@ class RowCollector:
         `time` are the stamps of the log line that dates the row; None: the row dates itself.
         """
         if isinstance(row, RequestRow):
-            self._add_request(row, current, time)
+            self._requests.add(row, current, time)
         elif isinstance(row, SampleRow):
             self._add_sample(row, time)
         elif isinstance(row, TransferRow):
             self._add_transfer(row, time)
         else:
             self._add_event(row, time)
-
-    def _add_request(self, row: RequestRow, current: Record | None, time: LineTime | None) -> None:
-        self._batch.append(row)
-        self._stamps.add(time)
-        digest = None
-        if current is not None and current.offset == row.offset and row.request_id is not None:
-            digest = self._digest_of(current)
-        self._copy_digests.append(digest)
-        if len(self._batch) >= _FLUSH_ROWS:
-            self._flush()
-
-    def _digest_of(self, record: Record) -> int:
-        """Hash of a record's bytes, made once: an answer of an API holds thousands of rows."""
-        if record is not self._digested[0]:
-            self._digested = (record, self._hasher.copy_digest(record.data))
-        return self._digested[1]
 
     def _add_sample(self, row: SampleRow, time: LineTime | None) -> None:
         number = self._samples.begin(row.offset, row.observed_at_ns, time)
@@ -223,7 +191,7 @@ class RowCollector:
             row.moved_bytes,
             row.moved_tokens,
             row.duration_ns,
-            _int32(row.ranks),
+            int32(row.ranks),
         )
         request_id = (
             None if row.request_id is None else self._hasher.text_key("request", row.request_id)
@@ -244,7 +212,7 @@ class RowCollector:
                 row.change,
                 row.block_key,
                 row.parent_key,
-                _int32(row.block_tokens),
+                int32(row.block_tokens),
                 row.medium,
                 row.from_medium,
             )
@@ -271,63 +239,6 @@ class RowCollector:
         """Records rejected so far."""
         return len(self._rejects)
 
-    def _flush(self) -> None:
-        """Turn the rows at hand into a frame; their objects are then free."""
-        if not self._batch:
-            return
-        for number, row in enumerate(self._batch, self._rows):
-            if row.block_keys is not None:
-                self._block_rows.append(number)
-                self._block_counts.append(len(row.block_keys))
-                self._block_keys.extend(row.block_keys)
-        self._rows += len(self._batch)
-        frame = self._request_frame()
-        self._flag_implausible(frame)
-        self._frames.append(frame.with_columns(_flag_lists(self._batch)))
-        self._batch.clear()
-        self._copy_digests.clear()
-
-    def _flag_implausible(self, frame: pl.DataFrame) -> None:
-        """Flag requests with more tokens than any published context holds."""
-        is_odd = pl.max_horizontal("prompt_tokens", "output_tokens") > PLAUSIBLE_TOKENS
-        for place in frame.select(pl.arg_where(is_odd)).to_series():
-            row = self._batch[place]
-            row.flags = (*row.flags, IMPLAUSIBLE_FLAG)
-            self.implausible += 1
-            if len(self.implausible_lines) < _MAX_NAMED_LINES:
-                self.implausible_lines.append(row.line)
-
-    def _request_frame(self) -> pl.DataFrame:
-        """The batch in the columns of the schema; key, clock and flags are set later."""
-        rows = self._batch
-        request_ids = [row.request_id for row in rows]
-        derived: dict[str, Sequence[object] | pl.Series | None] = {
-            "request_key": [row.offset for row in rows],
-            "source_id": None,
-            "is_headline": None,
-            "request_id_key": self._request_keys(request_ids),
-            "session_key": self._keys_of("session", [row.session_id for row in rows]),
-            "parent_key": self._request_keys([row.parent_id for row in rows]),
-            "tenant_key": self._keys_of("tenant", [row.tenant for row in rows]),
-            "turn": [_int32(row.turn) for row in rows],
-            "clock": None,
-            "flags": None,
-            COPY_DIGEST: self._copy_digests,
-            STRIPPED_ID: self._parts_of(request_ids, without_suffix),
-            CALL_ID: self._parts_of(request_ids, call_id),
-        }
-        return pl.DataFrame(
-            [
-                _series(
-                    name,
-                    derived[name] if name in derived else _column(name, rows),
-                    dtype,
-                    len(rows),
-                )
-                for name, dtype in _no_requests().schema.items()
-            ]
-        )
-
     def finish(
         self,
         clock: Clock,
@@ -340,12 +251,11 @@ class RowCollector:
 
         `resolve` dates the rows that came with the stamps of a line, on `line_clock`.
         """
-        self._flush()
-        requests = pl.concat([_no_requests(), *self._frames])
+        requests = self._requests.frame()
         if late is not None:
             requests = _with_late_arrivals(requests, late)
         lines = line_clock or clock
-        arrivals, is_timed = self._stamps.resolved(requests["arrived_at_ns"], resolve)
+        arrivals, is_timed = self._requests.stamps.resolved(requests["arrived_at_ns"], resolve)
         clocks = pl.when(is_timed).then(pl.lit(lines)).otherwise(pl.lit(clock))
         keys = self._unique_keys(requests["request_key"].to_numpy())
         requests = requests.with_columns(
@@ -358,6 +268,7 @@ class RowCollector:
             line_clock=lines,
             resolve=resolve,
         )
+        block_rows, block_counts, block_keys = self._requests.blocks()
         return FileRows(
             requests=_in_order(requests, keys),
             samples=finish(self._samples, time_column="observed_at_ns"),
@@ -365,9 +276,9 @@ class RowCollector:
             block_events=finish(self._events, time_column="observed_at_ns"),
             rejects=self.reject_frame(),
             observations=self._samples.rows,
-            block_request_keys=keys[np.frombuffer(self._block_rows, dtype=np.int64)],
-            block_counts=np.frombuffer(self._block_counts, dtype=np.int64),
-            block_keys=np.frombuffer(self._block_keys, dtype=np.uint64),
+            block_request_keys=keys[block_rows],
+            block_counts=block_counts,
+            block_keys=block_keys,
         )
 
     def _unique_keys(self, offsets: Sequence[int] | IntArray) -> IntArray:
@@ -381,47 +292,10 @@ class RowCollector:
         keys[order] += position - np.maximum.accumulate(np.where(is_first, position, 0))
         return keys
 
-    def _request_keys(self, texts: Sequence[str | None]) -> pl.Series | None:
-        """Hashes of request ids, which are seldom repeated; None if there is none."""
-        known = [text for text in texts if text is not None]
-        if not known:
-            return None
-        keys = pl.Series(self._hasher.text_keys("request", known))
-        if len(known) == len(texts):
-            return keys
-        places = [place for place, text in enumerate(texts) if text is not None]
-        return (
-            pl.Series([None], dtype=pl.UInt64).new_from_index(0, len(texts)).scatter(places, keys)
-        )
-
-    def _parts_of(
-        self, request_ids: Sequence[str | None], part_of: Callable[[str], str | None]
-    ) -> pl.Series | None:
-        """Hashes of parts of request ids; most ids have none of the forms that have parts."""
-        parts: list[str | None] = [None] * len(request_ids)
-        for place, text in enumerate(request_ids):
-            if text is not None and may_have_parts(text):
-                parts[place] = part_of(text)
-        return self._request_keys(parts)
-
-    def _keys_of(
-        self, domain: Literal["session", "tenant"], texts: Sequence[str | None]
-    ) -> Sequence[int | None]:
-        """Hashes of texts that many rows share."""
-        remembered = self._hasher.remembered_key
-        return [None if text is None else remembered(domain, text) for text in texts]
-
     def reject_frame(self) -> pl.DataFrame:
         """The rejects so far."""
         rows = [(self._file_id, *reject) for reject in self._rejects]
         return pl.DataFrame(rows, schema=REJECTS.polars_schema(), orient="row")
-
-
-def _no_requests() -> pl.DataFrame:
-    null = pl.lit(None, dtype=pl.UInt64)
-    return REQUESTS.empty().with_columns(
-        *(null.alias(name) for name in (COPY_DIGEST, STRIPPED_ID, CALL_ID))
-    )
 
 
 def _in_order(requests: pl.DataFrame, keys: IntArray) -> pl.DataFrame:
@@ -440,29 +314,3 @@ def _with_late_arrivals(requests: pl.DataFrame, late: LateArrivals) -> pl.DataFr
         .otherwise("flags")
         .alias("flags"),
     )
-
-
-def _column(name: str, rows: Sequence[RequestRow]) -> list[object]:
-    return list(map(attrgetter(name), rows))
-
-
-def _series(
-    name: str, values: Sequence[object] | pl.Series | None, dtype: pl.DataType, rows: int
-) -> pl.Series:
-    """The column; None is a column of nulls."""
-    if values is None:
-        return pl.Series(name, [None], dtype=dtype).new_from_index(0, rows)
-    return pl.Series(name, values, dtype=dtype)
-
-
-def _flag_lists(rows: Sequence[RequestRow]) -> pl.Series:
-    """Tuples of slugs as a list column (through one text a row: a series a row is slow)."""
-    texts = pl.Series([",".join(row.flags) for row in rows], dtype=pl.String)
-    empty = pl.lit([], dtype=pl.List(pl.String))
-    split = pl.when(pl.col("") == "").then(empty).otherwise(pl.col("").str.split(","))
-    return texts.to_frame("").select(split.alias("flags")).to_series()
-
-
-def _int32(value: object) -> int | None:
-    """A count that fits its column; one that does not is unknown."""
-    return value if isinstance(value, int) and 0 <= value <= _MAX_INT32 else None

@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kvtrace.ingest.columns import COPY_DIGEST, FILE_KEY_STEP, FileRows
+from kvtrace.ingest.columns import FILE_KEY_STEP, FileRows
 from kvtrace.ingest.contract import Format, ReadContext
+from kvtrace.ingest.requestcolumns import COPY_DIGEST
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock, FileEntry, Grade, Note, SourceEntry, SourceRole
 from kvtrace.schema.metrics import HIT_METRICS

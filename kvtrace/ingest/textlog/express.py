@@ -69,6 +69,7 @@ class ExpressLane:
         kinds, is_odd = self._kinds, any(mark in data for mark in _ODD)
         told: list[ToldLine] = []
         access = health = 0
+        good_stamp = b""
         for match in self._pattern.finditer(data, at):
             group = match.lastindex
             if is_odd and group is not None and any(mark in match[0] for mark in _ODD):
@@ -85,7 +86,9 @@ class ExpressLane:
                 writer, stamp, bracket, value = match.group(1, 3, 4, group + 1)
                 if read is not None:
                     value = read(match, group + 1)
-                if value is not None and yearless_stamp(stamp) is not None:
+                if stamp != good_stamp and yearless_stamp(stamp) is not None:
+                    good_stamp = stamp
+                if value is not None and stamp == good_stamp:
                     told.append((number, match.start(), lines, writer, stamp, bracket, value))
                     lines += 1
                     continue

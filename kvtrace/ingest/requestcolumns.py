@@ -1,0 +1,235 @@
+"""Request rows as columns: ids hashed, blocks flat. No row object lives long.
+
+Rows are taken apart some hundred at a time, while they are still in the processor's cache, and
+their columns become a frame every 65 536 rows.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Final, Literal
+
+import numpy as np
+import polars as pl
+
+from kvtrace.ingest.contract import LineTime, Record, RequestRow
+from kvtrace.ingest.hashing import KeyedHasher, UIntArray
+from kvtrace.ingest.limits import IMPLAUSIBLE_FLAG, PLAUSIBLE_TOKENS
+from kvtrace.ingest.request_ids import call_id, may_have_parts, without_suffix
+from kvtrace.ingest.stamps import RowStamps
+from kvtrace.schema.arrays import IntArray
+from kvtrace.schema.tables import REQUESTS
+
+COPY_DIGEST: Final = "_copy_digest"
+"""Helper column: hash of the bytes of the one record behind a row; null if there were several."""
+STRIPPED_ID: Final = "_stripped_id_key"
+"""Helper column: hash of the request id without the 8-hex suffix that newer vLLM engines add."""
+CALL_ID: Final = "_call_id_key"
+"""Helper column: hash of the id of the call whose child a request is; null if it is none."""
+_SPILL_ROWS: Final = 512
+_FLUSH_ROWS: Final = 65_536
+_MAX_INT32: Final = 2**31 - 1
+_MAX_NAMED_LINES: Final = 3
+_PLAIN: Final = tuple(
+    name
+    for name in REQUESTS.polars_schema()
+    if name in RequestRow.__struct_fields__ and name not in ("turn", "flags")
+)
+"""Columns that are fields of the row as it is."""
+
+
+class RequestColumns:
+    """Takes request rows as they come; gives their frame when the file has been read."""
+
+    def __init__(self, hasher: KeyedHasher) -> None:
+        self._hasher = hasher
+        self.stamps = RowStamps()
+        self.implausible = 0
+        """Requests with more tokens than any published context holds; they are flagged."""
+        self.implausible_lines: list[int] = []
+        """The first lines of those."""
+        self._rows: list[RequestRow] = []
+        self._frames: list[pl.DataFrame] = []
+        self._taken = 0
+        """Rows that are in frames or columns."""
+        self._in_frames = 0
+        self._block_rows = array("q")
+        self._block_counts = array("q")
+        self._block_keys = array("Q")
+        self._clear()
+
+    def _clear(self) -> None:
+        self._copy_digests: dict[int, int] = {}
+        """By row of the next frame; rows of several records have none."""
+        self._plain: dict[str, list[object]] = {name: [] for name in _PLAIN}
+        self._offsets: list[int] = []
+        self._request_ids: list[str | None] = []
+        self._sessions: list[str | None] = []
+        self._parents: list[str | None] = []
+        self._tenants: list[str | None] = []
+        self._turns: list[int | None] = []
+        self._flags: list[tuple[str, ...]] = []
+
+    def add(self, row: RequestRow, current: Record | None, time: LineTime | None) -> None:
+        """Take a row; `current` is the record at hand, `time` the stamps that date the row."""
+        rows = self._rows
+        if current is not None and current.offset == row.offset and row.request_id is not None:
+            place = len(self._offsets) + len(rows)
+            self._copy_digests[place] = self._hasher.copy_digest(current.data)
+        rows.append(row)
+        self.stamps.add(time)
+        if len(rows) >= _SPILL_ROWS:
+            self._spill()
+
+    def _spill(self) -> None:
+        rows = self._rows
+        for name, column in self._plain.items():
+            column.extend(map(attrgetter(name), rows))
+        self._offsets += [row.offset for row in rows]
+        self._request_ids += [row.request_id for row in rows]
+        self._sessions += [row.session_id for row in rows]
+        self._parents += [row.parent_id for row in rows]
+        self._tenants += [row.tenant for row in rows]
+        self._turns += [row.turn for row in rows]
+        self._flags += [row.flags for row in rows]
+        for number, row in enumerate(rows, self._taken):
+            if row.block_keys is not None:
+                self._block_rows.append(number)
+                self._block_counts.append(len(row.block_keys))
+                self._block_keys.extend(row.block_keys)
+            if (row.prompt_tokens or 0) > PLAUSIBLE_TOKENS or (
+                (row.output_tokens or 0) > PLAUSIBLE_TOKENS
+            ):
+                self._flag_implausible(number - self._in_frames, row)
+        self._taken += len(rows)
+        rows.clear()
+        if len(self._offsets) >= _FLUSH_ROWS:
+            self._flush()
+
+    def _flag_implausible(self, place: int, row: RequestRow) -> None:
+        self._flags[place] = (*row.flags, IMPLAUSIBLE_FLAG)
+        self.implausible += 1
+        if len(self.implausible_lines) < _MAX_NAMED_LINES:
+            self.implausible_lines.append(row.line)
+
+    def _flush(self) -> None:
+        """Turn the columns at hand into a frame; the objects in them are then free."""
+        self._frames.append(self._frame())
+        self._in_frames = self._taken
+        self._clear()
+
+    def _frame(self) -> pl.DataFrame:
+        """The columns of the schema and the helpers; request_key is the offset, clock is null."""
+        rows = len(self._offsets)
+        request_ids = _known(self._request_ids)
+        with_parts = {place: text for place, text in request_ids.items() if may_have_parts(text)}
+        digests = self._copy_digests
+        made: dict[str, Sequence[object] | pl.Series | None] = {
+            "request_key": self._offsets,
+            "request_id_key": self._request_keys(request_ids, rows),
+            "session_key": self._keys_of("session", self._sessions),
+            "parent_key": self._request_keys(_known(self._parents), rows),
+            "tenant_key": self._keys_of("tenant", self._tenants),
+            "turn": [int32(turn) for turn in self._turns],
+            "flags": _flag_lists(self._flags),
+            COPY_DIGEST: _at(list(digests), pl.Series(digests.values(), dtype=pl.UInt64), rows),
+            STRIPPED_ID: self._parts_of(with_parts, without_suffix, rows),
+            CALL_ID: self._parts_of(with_parts, call_id, rows),
+            **self._plain,
+        }
+        return pl.DataFrame(
+            [
+                _series(name, made.get(name), dtype, rows)
+                for name, dtype in no_requests().schema.items()
+            ]
+        )
+
+    def _request_keys(self, texts: dict[int, str], rows: int) -> pl.Series | None:
+        """Hashes of request ids, which are seldom repeated, by row; None if there is none."""
+        keys = self._hasher.text_keys("request", list(texts.values()))
+        return _at(list(texts), pl.Series(keys), rows)
+
+    def _parts_of(
+        self, request_ids: dict[int, str], part_of: Callable[[str], str | None], rows: int
+    ) -> pl.Series | None:
+        """Hashes of parts of request ids; None if no id has one."""
+        parts = [part_of(text) for text in request_ids.values()]
+        found = {
+            place: part for place, part in zip(request_ids, parts, strict=True) if part is not None
+        }
+        return self._request_keys(found, rows)
+
+    def _keys_of(
+        self, domain: Literal["session", "tenant"], texts: Sequence[str | None]
+    ) -> Sequence[int | None] | None:
+        """Hashes of texts that many rows share; None if there is none."""
+        if texts.count(None) == len(texts):
+            return None
+        remembered = self._hasher.remembered_key
+        return [None if text is None else remembered(domain, text) for text in texts]
+
+    def frame(self) -> pl.DataFrame:
+        """All rows in the order in which they came; request_key is the offset, clock is null."""
+        if self._rows:
+            self._spill()
+        if self._offsets:
+            self._flush()
+        self._frames = [pl.concat([no_requests(), *self._frames])]
+        return self._frames[0]
+
+    def blocks(self) -> tuple[IntArray, IntArray, UIntArray]:
+        """Rows with block keys, how many each has, and the keys of one row after the other."""
+        return (
+            np.frombuffer(self._block_rows, dtype=np.int64),
+            np.frombuffer(self._block_counts, dtype=np.int64),
+            np.frombuffer(self._block_keys, dtype=np.uint64),
+        )
+
+
+def no_requests() -> pl.DataFrame:
+    """An empty frame of requests with the helper columns."""
+    null = pl.lit(None, dtype=pl.UInt64)
+    return REQUESTS.empty().with_columns(
+        *(null.alias(name) for name in (COPY_DIGEST, STRIPPED_ID, CALL_ID))
+    )
+
+
+def int32(value: object) -> int | None:
+    """A count that fits its column; one that does not is unknown."""
+    return value if isinstance(value, int) and 0 <= value <= _MAX_INT32 else None
+
+
+def _known(texts: Sequence[str | None]) -> dict[int, str]:
+    return {place: text for place, text in enumerate(texts) if text is not None}
+
+
+def _at(places: list[int], values: pl.Series, rows: int) -> pl.Series | None:
+    """The values at their places, null elsewhere; None if there is no value."""
+    if not places:
+        return None
+    if len(places) == rows:
+        return values
+    return _nulls("", pl.UInt64(), rows).scatter(places, values)
+
+
+def _nulls(name: str, dtype: pl.DataType, rows: int) -> pl.Series:
+    return pl.Series(name, [None], dtype=dtype).new_from_index(0, rows)
+
+
+def _series(
+    name: str, values: Sequence[object] | pl.Series | None, dtype: pl.DataType, rows: int
+) -> pl.Series:
+    """The column; without values a column of nulls."""
+    if values is None or (isinstance(values, list) and values.count(None) == rows):
+        return _nulls(name, dtype, rows)
+    return pl.Series(name, values, dtype=dtype)
+
+
+def _flag_lists(flags: Sequence[tuple[str, ...]]) -> pl.Series:
+    """Tuples of slugs as a list column (through one text a row: a series a row is slow)."""
+    texts = pl.Series([",".join(row) for row in flags], dtype=pl.String)
+    empty = pl.lit([], dtype=pl.List(pl.String))
+    split = pl.when(pl.col("") == "").then(empty).otherwise(pl.col("").str.split(","))
+    return texts.to_frame("").select(split.alias("flags")).to_series()
