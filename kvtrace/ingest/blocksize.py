@@ -1,4 +1,4 @@
-"""The block size of a trace that does not state it: the size that all rows together leave open, never guessed.
+"""The block size that a trace does not state: what all rows together leave open, never guessed.
 
 A prompt of L tokens with k block ids bounds the size b from both sides:
 

@@ -171,6 +171,9 @@ def _why_empty(entry: FileEntry) -> str:
     if entry.rejected:
         reasons = ", ".join(f"{name} {n}" for name, n in entry.rejected_by_reason.items())
         return f"{entry.format}, all {entry.rejected} records rejected ({reasons})"
+    for note in entry.notes:
+        if note.severity == "warning":  # formats that are known and cannot be measured say why
+            return f"{entry.format}: {note.message}"
     return f"{entry.format}, but it holds no record of a request or an observation"
 
 

@@ -10,6 +10,16 @@ from kvtrace.ingest.contract import Format
 
 _MODULES: Final = (
     "weka",
+    "tracelab",
+    "tair_kvcache",
+    "llmservingsim",
+    "splitwise",
+    "vidur",
+    "aibrix_trace",
+    "lmcache_agent",
+    "sagemaker_capture",
+    "chat_text",
+    "servegen",
     "mooncake",
     "azure",
     "burstgpt",

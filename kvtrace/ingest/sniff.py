@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final
@@ -207,9 +207,6 @@ def _other_kind(data: bytes) -> str | None:
 def _why_not(data: bytes, head: Head, nearest: Guess | None) -> str:
     if nearest is not None:
         return nearest.why
-    for matches, why in _REFUSED:
-        if any(matches(keys) for keys in map(set, head.json_objects)):
-            return why
     if b"\x00" in data[:1024]:
         return "binary data of no known kind"
     if head.json_objects:
@@ -223,17 +220,3 @@ def _names(names: Iterable[str]) -> str:
     """Up to eight names that look like names; anything else may be somebody's text."""
     fitting = [name for name in names if re.fullmatch(r"[\w. -]{1,40}", name)]
     return ", ".join(fitting[:8])
-
-
-def _is_chat_text(keys: set[str]) -> bool:
-    return bool({"conversations", "conversation"} & keys) and "hash_ids" not in keys
-
-
-_REFUSED: Final[tuple[tuple[Callable[[set[str]], bool], str], ...]] = (
-    (
-        _is_chat_text,
-        "chat texts in the shape of ShareGPT: no token counts and no times, so nothing can be "
-        "measured without a tokenizer",
-    ),
-)
-"""Shapes that are known and cannot be analysed, with the reason."""

@@ -80,13 +80,6 @@ def test_unknown_files_say_why(data: bytes, reason: str) -> None:
     assert (found.format, found.reason) == (None, reason)
 
 
-def test_chat_texts_are_recognised_and_refused() -> None:
-    data = json.dumps([{"id": "c1", "conversations": [{"from": "human", "value": "hi"}]}]).encode()
-    found = recognise(data, "a.json", formats=all_formats())
-    assert found.format is None
-    assert "tokenizer" in found.reason
-
-
 def test_head_is_whole_lines_and_the_stream_stays_whole() -> None:
     line = b"x" * 99 + b"\n"
     chunks = [line * 400] * 4  # 160 000 bytes

@@ -7,7 +7,8 @@ A reader takes `context.prompt_hasher` (one a file; None where the run has no ke
     row.block_keys, row.prompt_tokens, row.flags = made.keys, made.tokens, made.flags
 
 Where the log states the prompt's tokens itself, it is `made.keys_for(stated)` instead, and the
-stated number. Nothing but keys and counts leaves this package.
+stated number. `prompts.rows.prompted_rows` does all that for logs of JSON records. Nothing but keys
+and counts leaves this package.
 
 How a text becomes blocks, best first: token ids are taken as they are; a local tokenizer
 (`--tokenizer`) makes them from text; else a block is a fixed number of bytes, from the bytes a
@@ -19,6 +20,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -40,6 +42,14 @@ _MAX_STRETCH: Final = 2
 """A stated length this many times away from the text's own is of something else than the text."""
 _MIN_CALIBRATION: Final = 8
 """Prompts from which a measured ratio is believed."""
+
+
+class Prompt(msgspec.Struct, frozen=True, gc=False):
+    """The text of a prompt on its way to keys; chat messages are rendered already."""
+
+    text: bytes
+    is_chat: bool = False
+    adapter: str | None = None
 
 
 class PromptBlocks(msgspec.Struct, frozen=True, gc=False):
@@ -95,6 +105,11 @@ class PromptHasher:
         self._hashed_bytes = 0
         self._by_bytes = self._by_tokenizer = self._by_ids = self._chats = 0
 
+    def blocks(self, prompt: Prompt) -> PromptBlocks:
+        """The blocks of a prompt."""
+        self._chats += prompt.is_chat
+        return self.text(prompt.text, adapter=prompt.adapter)
+
     def text(self, text: str | bytes, *, adapter: str | None = None) -> PromptBlocks:
         """The blocks of a prompt that is text."""
         tokenizer = self._tokenizer
@@ -114,9 +129,7 @@ class PromptHasher:
         Raises:
             msgspec.DecodeError: not JSON, or no list of objects.
         """
-        rendered = render_messages(messages)
-        self._chats += 1
-        return self.text(rendered, adapter=adapter)
+        return self.blocks(Prompt(render_messages(messages), is_chat=True, adapter=adapter))
 
     def token_ids(self, ids: Sequence[int], *, adapter: str | None = None) -> PromptBlocks | None:
         """The blocks of a prompt that is token ids; None if one of them fits no vocabulary."""
@@ -131,15 +144,26 @@ class PromptHasher:
             return len(tokenizer.encode(text.encode("utf-8", "replace").decode())), ()
         return self._estimate(len(text.encode("utf-8", "surrogatepass"))), (ESTIMATED_FLAG,)
 
+    @property
+    def can_calibrate(self) -> bool:
+        """Whether bytes a token are still open: nobody stated them and there is no tokenizer."""
+        return self._whence == "assumed" and self._tokenizer_path is None and not self._by_bytes
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether somebody said how text becomes tokens."""
+        return self._tokenizer_path is not None or self._whence.startswith("stated")
+
     def calibrate(self, prompts: Iterable[tuple[int, int]]) -> None:
         """Measure bytes a token on (bytes, tokens) of prompts whose tokens the log states.
 
         Has an effect only before the first prompt, with enough of them, if nobody stated it.
         """
         known = [(size, tokens) for size, tokens in prompts if size > 0 and tokens > 0]
-        if self._whence != "assumed" or self._by_bytes or len(known) < _MIN_CALIBRATION:
+        if not self.can_calibrate or len(known) < _MIN_CALIBRATION:
             return
-        measured = sum(size for size, _ in known) / sum(tokens for _, tokens in known)
+        # the median: a prompt with an image in it has many times the bytes of its tokens
+        measured = median(size / tokens for size, tokens in known)
         if 1 <= measured <= 16:
             self._bytes_per_token, self._is_calibrated = measured, True
             self._whence = f"measured on {len(known)} prompts of the file"
