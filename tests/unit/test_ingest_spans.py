@@ -17,9 +17,13 @@ def span(
     parent: int = 0,
     trace: str = "t",
     attributes: dict[str, object] | None = None,
+    *,
+    name: str = "s",
+    scope: str = "",
 ) -> Span:
     return Span(
-        name="s",
+        name=name,
+        scope=scope,
         trace_id=trace,
         span_id=str(number),
         parent_id=str(parent) if parent else "",
@@ -78,7 +82,7 @@ def test_calls_of_other_traces_and_without_ids_stand_alone() -> None:
     book = CallBook()
     book.add(span(1), call(1))
     book.add(span(2, parent=1, trace="other"), call(2))
-    nameless = Span("s", "", "", "", None, None, is_error=False)
+    nameless = Span("s", "", "", "", "", None, None, is_error=False)
     book.add(nameless, call(3))
     book.add(nameless, call(4))
     assert [row.offset for row in book.rest()] == [1, 2, 3, 4]
@@ -132,3 +136,46 @@ def test_counts_that_are_none_are_unknown_and_flagged() -> None:
     assert row is not None
     assert (row.prompt_tokens, row.output_tokens, row.cached_tokens) == (12, None, None)
     assert row.flags == ("invalid_attribute",)
+
+
+def test_sglangs_spans_have_cached_tokens_and_no_prefill_of_their_own() -> None:
+    context = ReadContext("sample", Tally(), 0)
+    reader = CallReader(context)
+    attributes: dict[str, object] = {
+        "gen_ai.usage.prompt_tokens": 100,
+        "gen_ai.usage.cached_tokens": 64,
+        "gen_ai.usage.completion_tokens": 3,
+        "gen_ai.latency.time_to_first_token": 1.5,
+        "gen_ai.latency.e2e": 2.5,
+        "gen_ai.latency.time_in_model_prefill": 1.25,  # from dispatch on: the queue is in it
+        "gen_ai.latency.time_in_model_decode": 1.0,
+        "gen_ai.response.finish_reasons": '["abort"]',
+    }
+    row = reader.row(Record(0, 1, b""), span(1, attributes=attributes, scope="sglang server"))
+    assert row is not None
+    assert (row.prompt_tokens, row.cached_tokens, row.output_tokens) == (100, 64, 3)
+    assert (row.prefill_ns, row.queue_ns) == (None, None)
+    assert (row.ttft_ns, row.tpot_ns) == (1_500_000_000, 500_000_000)
+    assert (row.flags, row.status) == ((), "cancelled")  # engines count the whole prompt
+    reader.describe("start", resolution_ns=1)
+    assert (context.engine, context.evidence_grade) == ("sglang", None)
+
+
+@pytest.mark.parametrize(
+    ("scope", "attribute", "engine"),
+    [
+        ("vllm.llm_engine", "gen_ai.latency.e2e", "vllm"),
+        ("trt.llm", "gen_ai.latency.e2e", "tensorrt_llm"),
+        ("", "gen_ai.latency.time_in_model_prefill", "vllm"),
+        ("", "gen_ai.latency.e2e", None),  # vLLM and TensorRT-LLM name the span alike
+    ],
+)
+def test_the_engine_is_told_by_its_instrumentation(
+    scope: str, attribute: str, engine: str | None
+) -> None:
+    context = ReadContext("sample", Tally(), 0)
+    reader = CallReader(context)
+    engine_span = span(1, attributes={attribute: 1.0}, name="llm_request", scope=scope)
+    assert reader.row(Record(0, 1, b""), engine_span) is not None
+    reader.describe("start", resolution_ns=1)
+    assert context.engine == engine

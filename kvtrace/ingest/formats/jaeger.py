@@ -20,6 +20,7 @@ from kvtrace.ingest.spans.nesting import CallBook
 from kvtrace.units import MIB, NS_PER_US
 
 _HEAD_CHARS: Final = 4096
+_SCOPES: Final = ("otel.scope.name", "otel.library.name")
 
 
 class _Tag(msgspec.Struct, gc=False):
@@ -85,9 +86,11 @@ def _span(found: _Span) -> Span:
     start_ns = None if found.start_us is None else found.start_us * NS_PER_US
     has_end = start_ns is not None and found.duration_us is not None
     attributes = {tag.key: tag.value for tag in found.tags or ()}
+    scopes = (attributes.get(name) for name in _SCOPES)
     parents = (ref.span_id for ref in found.references or () if ref.kind == "CHILD_OF")
     return Span(
         name=found.name,
+        scope=next((scope for scope in scopes if isinstance(scope, str)), ""),
         trace_id=found.trace_id,
         span_id=found.span_id,
         parent_id=found.parent_id or next(parents, ""),
@@ -135,8 +138,8 @@ FORMATS: tuple[Format, ...] = (
             "reuse": "block hashes; vLLM: --kv-events-config"
             ' \'{"enable_kv_cache_events":true,"publisher":"zmq"}\' with a subscriber that writes a'
             " file",
-            "cached_tokens": "vLLM's spans have none: its usage in a gateway's log"
-            " (--enable-prompt-tokens-details); other callers: an instrumentation that writes"
+            "cached_tokens": "SGLang's spans have them; vLLM's do not: its usage in a gateway's log"
+            " (--enable-prompt-tokens-details), or a caller that writes"
             " gen_ai.usage.cache_read.input_tokens",
             "queue": "vLLM's own spans (--otlp-traces-endpoint); callers do not see the queue",
             "ttft": "vLLM's own spans, or gen_ai.response.time_to_first_chunk of the caller",

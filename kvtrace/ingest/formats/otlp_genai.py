@@ -1,9 +1,9 @@
 """Spans of model calls in OTLP JSON, as the OpenTelemetry collector's file exporter writes them.
 
 A line (or the file) is one export request with any number of spans; 64-bit integers are JSON
-strings there, ids hex. Whose spans they are does not matter: vLLM's `llm_request`, gateways and
-agents that follow the GenAI conventions stand in one file, often around each other (`spans`). Spans
-of other kinds, attributes of resources and texts are passed over. Tempo's `batches` are the same.
+strings there, ids hex. Whose spans they are does not matter: those of engines (vLLM, SGLang,
+TensorRT-LLM), gateways and agents stand in one file, often around each other (`spans`). Spans of
+other kinds, attributes of resources and texts are passed over. Tempo's `batches` are the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, Row
 from kvtrace.ingest.jsonfields import Ignored, decode_json, json_record_rows, keys_of
-from kvtrace.ingest.spans.calls import CALL_COLUMNS, VLLM_SPAN, CallReader, Span
+from kvtrace.ingest.spans.calls import CALL_COLUMNS, ENGINE_SPAN, CallReader, Span
 from kvtrace.ingest.spans.nesting import CallBook
 from kvtrace.units import MIB
 
@@ -53,7 +53,13 @@ class _Span(msgspec.Struct, gc=False):
     status: _Status | None = None
 
 
+class _Library(msgspec.Struct, gc=False):
+    name: str = ""
+
+
 class _Scope(msgspec.Struct, gc=False):
+    scope: _Library | None = None
+    old_scope: _Library | None = msgspec.field(default=None, name="instrumentationLibrary")
     spans: list[_Span] | None = None
 
 
@@ -90,17 +96,19 @@ class _SpanFile:
         has_call = False
         for resource in resources:
             for scope in (*(resource.scopes or ()), *(resource.old_scopes or ())):
+                library = scope.scope or scope.old_scope or _Library()
                 for found in scope.spans or ():
-                    span = _span(found)
+                    span = _span(found, library.name)
                     row = self.calls.row(record, span)
                     self.book.add(span, row)
                     has_call = has_call or row is not None
         return list(self.book.released()) if has_call else Ignored("no_model_call")
 
 
-def _span(found: _Span) -> Span:
+def _span(found: _Span, scope: str) -> Span:
     return Span(
         name=found.name,
+        scope=scope,
         trace_id=found.trace_id,
         span_id=found.span_id,
         parent_id=found.parent_id or "",
@@ -143,7 +151,7 @@ def _sniff(head: Head) -> Guess | None:
         )
     start = head.text[:256]
     is_long = '"resourceSpans"' in start or ('"batches"' in start and '"scopeSpans"' in head.text)
-    names = (f'"{VLLM_SPAN}"', *(f'"{mark}' for mark in _MARKS))
+    names = (f'"{ENGINE_SPAN}"', *(f'"{mark}' for mark in _MARKS))
     if not exports and is_long and any(name in head.text for name in names):
         return Guess(0.9, "a long OTLP export with spans of model calls")
     if exports:
@@ -172,7 +180,7 @@ def _has_call(item: dict[str, object]) -> bool:
 
 def _is_marked(span: dict[str, object]) -> bool:
     keys = (str(item.get("key")) for item in _listed(span.get("attributes")))
-    return span.get("name") == VLLM_SPAN or any(key.startswith(_MARKS) for key in keys)
+    return span.get("name") == ENGINE_SPAN or any(key.startswith(_MARKS) for key in keys)
 
 
 def _listed(value: object) -> list[dict[str, object]]:
@@ -183,7 +191,7 @@ def _listed(value: object) -> list[dict[str, object]]:
 FORMATS: tuple[Format, ...] = (
     Format(
         name="otlp_genai",
-        title="Spans of model calls (OTLP JSON): vLLM and OpenTelemetry GenAI",
+        title="Spans of model calls (OTLP JSON): engines, gateways, agents",
         framing="lines",
         best_grade="B",
         supplies=CALL_COLUMNS,
@@ -191,20 +199,21 @@ FORMATS: tuple[Format, ...] = (
             "reuse": "block hashes; vLLM: --kv-events-config"
             ' \'{"enable_kv_cache_events":true,"publisher":"zmq"}\' with a subscriber that writes a'
             " file",
-            "cached_tokens": "vLLM's spans have none: its usage in a gateway's log"
-            " (--enable-prompt-tokens-details); other callers: an instrumentation that writes"
+            "cached_tokens": "SGLang's spans have them; vLLM's do not: its usage in a gateway's log"
+            " (--enable-prompt-tokens-details), or a caller that writes"
             " gen_ai.usage.cache_read.input_tokens",
             "queue": "vLLM's own spans (--otlp-traces-endpoint); callers do not see the queue",
             "ttft": "vLLM's own spans, or gen_ai.response.time_to_first_chunk of the caller",
             "sessions": "gen_ai.conversation.id on the caller's spans",
             "hit_ratio": "/metrics of the engine, scraped over the same time",
         },
-        versions="vLLM 0.6 to 0.33 tracing (SpanAttributes), V0 and V1; OpenTelemetry GenAI"
+        versions="vLLM 0.6 to 0.33 (V0 and V1), SGLang 0.5, TensorRT-LLM 1.x; OpenTelemetry GenAI"
         " conventions up to 0.66b2 with the older token names; OpenLLMetry, OpenInference;"
         " collector file exporter, Tempo",
         sniff=_sniff,
         read=_read,
-        enable_hint="vllm serve --otlp-traces-endpoint grpc://COLLECTOR:4317 (callers:"
+        enable_hint="vllm serve --otlp-traces-endpoint grpc://COLLECTOR:4317 (SGLang:"
+        " --enable-trace --otlp-traces-endpoint COLLECTOR:4317; callers:"
         " OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental), and in the collector the"
         " exporter `file: {path: spans.json, format: json}` of a traces pipeline without sampling",
         max_record_bytes=128 * MIB,

@@ -1,8 +1,9 @@
 """Which spans are calls of a language model, and the request that each of them describes.
 
 Attributes read from the sources of vLLM 0.6 to 0.33 (`SpanAttributes`: span `llm_request`, times in
-seconds since arrival), the OpenTelemetry GenAI conventions up to 0.66b2 with their older names,
-OpenLLMetry (`llm.request.type`, `cache_read_input_tokens`) and OpenInference (`llm.token_count.*`).
+seconds since arrival), SGLang 0.5 and TensorRT-LLM 1.x (the same names), the OpenTelemetry GenAI
+conventions up to 0.66b2 with their older names, OpenLLMetry (`llm.request.type`,
+`cache_read_input_tokens`) and OpenInference (`llm.token_count.*`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from kvtrace.ingest.spans.attributes import Attributes
 from kvtrace.ingest.usage import OTEL_KEYS
 from kvtrace.schema.manifest import Status
 
-VLLM_SPAN: Final = "llm_request"
+ENGINE_SPAN: Final = "llm_request"
+"""Name of the span of vLLM and TensorRT-LLM."""
 CALL_COLUMNS: Final = (
     "request_id",
     "session_id",
@@ -48,6 +50,14 @@ _SESSION: Final = (
     "session.id",
     "traceloop.association.properties.session_id",
 )
+_ENGINES: Final = (("sglang", "sglang"), ("vllm", "vllm"), ("trt", "tensorrt_llm"))
+"""What the instrumentation's name holds → the engine."""
+_VLLM_NAMES: Final = (
+    *_V0_NAMES,
+    f"{_LATENCY}time_in_model_prefill",
+    "gen_ai.usage.num_sequences",
+)
+_ENGINE_TIMES: Final = (f"{_LATENCY}e2e", f"{_LATENCY}time_in_queue")
 _INVALID_FLAG: Final = "invalid_attribute"
 _ASSUMED_FLAG: Final = "cache_semantics_assumed"
 _CANCELLED: Final = ("cancel", "499")
@@ -58,6 +68,8 @@ class Span:
     """One span, whatever wrote it down. Attributes of its resource are not in it."""
 
     name: str
+    scope: str
+    """Name of the instrumentation that made it."""
     trace_id: str
     span_id: str
     parent_id: str
@@ -72,7 +84,8 @@ class CallReader:
 
     def __init__(self, context: ReadContext) -> None:
         self._context = context
-        self._has_start = self._has_vllm = self._has_v0 = self._has_cached = False
+        self._has_start = self._has_v0 = self._has_cached = False
+        self._engines: set[str | None] = set()
 
     def row(self, record: Record, span: Span) -> RequestRow | None:
         """The request of a span; None if it is no call of a language model."""
@@ -91,11 +104,13 @@ class CallReader:
             arrived_at_ns=self._start(span),
             status=_status(span, told),
         )
-        self._fill_tokens(row, told, flags)
-        if span.name == VLLM_SPAN or told.has_any(f"{_LATENCY}e2e", f"{_LATENCY}time_in_queue"):
-            self._has_vllm = True
+        is_engine = span.name == ENGINE_SPAN or told.has_any(*_ENGINE_TIMES)
+        self._fill_tokens(row, told, flags, is_engine=is_engine)
+        if is_engine:
+            engine = _engine(span, told)
+            self._engines.add(engine)
             self._has_v0 = self._has_v0 or told.has_any(*_V0_NAMES)
-            _fill_engine_times(row, span, told, flags)
+            _fill_engine_times(row, span, told, flags, engine=engine)
         else:
             _fill_client_times(row, span, told, flags)
         if told.is_odd:
@@ -110,8 +125,13 @@ class CallReader:
         self._has_start = True
         return span.start_ns
 
-    def _fill_tokens(self, row: RequestRow, told: Attributes, flags: list[str]) -> None:
-        """The inclusive prompt, what of it came from a cache, and the output."""
+    def _fill_tokens(
+        self, row: RequestRow, told: Attributes, flags: list[str], *, is_engine: bool
+    ) -> None:
+        """The inclusive prompt, what of it came from a cache, and the output.
+
+        Engines count the whole prompt; of others it is assumed where nothing settles it.
+        """
         usage = told.usage()
         if usage is None:
             return
@@ -120,7 +140,7 @@ class CallReader:
         row.cache_write_tokens = usage.cache_write_tokens
         self._has_cached = self._has_cached or row.cached_tokens is not None
         flags.extend(usage.flags)
-        if usage.is_assumed:
+        if usage.is_assumed and not is_engine:
             flags.append(_ASSUMED_FLAG)
             self._context.note(
                 _ASSUMED_FLAG,
@@ -135,8 +155,9 @@ class CallReader:
         if self._has_start:
             context.clock, context.clock_resolution_ns = "utc", resolution_ns
             context.clock_reason = f"{start_name} is epoch time"
-        if self._has_vllm:
-            context.engine = "vllm"
+        engines = self._engines - {None}
+        if len(engines) == 1:
+            (context.engine,) = engines
         if self._has_v0:
             context.engine_version = "V0"
             context.engine_version_reason = "spans have time_in_scheduler or time_in_model_forward"
@@ -145,7 +166,7 @@ class CallReader:
 
 
 def _is_call(span: Span, told: Attributes) -> bool:
-    if span.name == VLLM_SPAN:
+    if span.name == ENGINE_SPAN:
         return True
     kind = told.text("openinference.span.kind")
     if kind is not None:
@@ -156,17 +177,32 @@ def _is_call(span: Span, told: Attributes) -> bool:
     return told.has_any(*OTEL_KEYS, f"{_LATENCY}e2e")
 
 
+def _engine(span: Span, told: Attributes) -> str | None:
+    """The engine that wrote the span, by its instrumentation, else by its attributes."""
+    scope = span.scope.lower()
+    for part, engine in _ENGINES:
+        if part in scope:
+            return engine
+    return "vllm" if span.name == ENGINE_SPAN and told.has_any(*_VLLM_NAMES) else None
+
+
 def _status(span: Span, told: Attributes) -> Status:
     kind = told.text("error.type")
     if kind is not None and any(word in kind.lower() for word in _CANCELLED):
         return "cancelled"
+    if '"abort"' in (told.text("gen_ai.response.finish_reasons") or ""):
+        return "cancelled"
     return "error" if span.is_error or kind is not None else "ok"
 
 
-def _fill_engine_times(row: RequestRow, span: Span, told: Attributes, flags: list[str]) -> None:
-    """Times as vLLM measured them; where it did not, from others or the ends of the span.
+def _fill_engine_times(
+    row: RequestRow, span: Span, told: Attributes, flags: list[str], *, engine: str | None
+) -> None:
+    """Times as the engine measured them; where it did not, from others or the ends of the span.
 
     Formula: prefill = ttft - queue (V0); tpot = decode / (output - 1) of a single sequence.
+    SGLang's `time_in_model_prefill` begins when the request is sent to the scheduler and so holds
+    the queue, which stands nowhere: neither is known.
     """
     row.queue_ns = told.seconds_ns(f"{_LATENCY}time_in_queue")
     row.ttft_ns = told.seconds_ns(f"{_LATENCY}time_to_first_token")
@@ -174,7 +210,8 @@ def _fill_engine_times(row: RequestRow, span: Span, told: Attributes, flags: lis
     row.e2e_ns = told.seconds_ns(f"{_LATENCY}e2e")
     if row.e2e_ns is None:
         row.e2e_ns = between_ns(row.arrived_at_ns, span.end_ns or None, flags)
-    row.prefill_ns = told.seconds_ns(f"{_LATENCY}time_in_model_prefill")
+    if engine != "sglang":
+        row.prefill_ns = told.seconds_ns(f"{_LATENCY}time_in_model_prefill")
     if row.prefill_ns is None:
         row.prefill_ns = between_ns(row.queue_ns, row.ttft_ns, flags)
     decode_ns = told.seconds_ns(f"{_LATENCY}time_in_model_decode")
