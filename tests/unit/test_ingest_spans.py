@@ -179,3 +179,18 @@ def test_the_engine_is_told_by_its_instrumentation(
     assert reader.row(Record(0, 1, b""), engine_span) is not None
     reader.describe("start", resolution_ns=1)
     assert context.engine == engine
+
+
+def test_engines_that_share_a_request_are_warned_of() -> None:
+    book = CallBook()
+    for number, (name, request_id) in enumerate(
+        [("llm_request", "r"), ("llm_request", "r"), ("llm_request", "q"), ("chat", "q")], start=1
+    ):
+        book.add(span(number, name=name), call(number, request_id=request_id))
+    book.add(span(9, trace="other", name="llm_request"), call(9, request_id="r"))
+    context = ReadContext("sample", Tally(), 0)
+    book.describe(context)
+    assert book.twins == 1
+    assert [(note.code, note.severity) for note in context.notes] == [
+        ("engines_share_requests", "warning")
+    ]

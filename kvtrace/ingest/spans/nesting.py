@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kvtrace.ingest.contract import ReadContext, RequestRow
-from kvtrace.ingest.spans.calls import Span
+from kvtrace.ingest.spans.calls import ENGINE_SPAN, Span
 
 _HELD_CALLS: Final = 100_000
 _KNOWN_SPANS: Final = 500_000
@@ -41,8 +41,10 @@ class CallBook:
     _calls: dict[int, _Call] = field(default_factory=dict)
     _parents: dict[int, int | None] = field(default_factory=dict)
     _waiting: dict[int, list[_Call]] = field(default_factory=dict)
+    _engine_calls: set[int] = field(default_factory=set)
     merged: int = 0
     repeated: int = 0
+    twins: int = 0
 
     def add(self, span: Span, row: RequestRow | None) -> None:
         """Take a span, with its request if it is a call."""
@@ -65,6 +67,15 @@ class CallBook:
         if key is not None:
             self._calls[key] = call
         self._place(call, parent)
+        if span.name == ENGINE_SPAN and call.row.request_id is not None:
+            self._watch_for_twins(hash((span.trace_id, call.row.request_id)))
+
+    def _watch_for_twins(self, request: int) -> None:
+        """Prefill and decode instances each write a span of the same request."""
+        self.twins += request in self._engine_calls
+        if len(self._engine_calls) >= _KNOWN_SPANS:
+            self._engine_calls.clear()
+        self._engine_calls.add(request)
 
     def _remember(self, key: int, parent: int | None) -> None:
         self._parents[key] = parent
@@ -117,6 +128,14 @@ class CallBook:
                 "nested_calls_merged",
                 f"Calls that hold another call (agent, gateway, engine): {self.merged:,}. The"
                 " innermost counts, with what only the outer ones know.",
+            )
+        if self.twins:
+            context.note(
+                "engines_share_requests",
+                f"Engine spans with the request id of another one of their trace: {self.twins:,}."
+                " Prefill and decode apart write a span each, and each is a row here: requests and"
+                " prompts are counted twice.",
+                severity="warning",
             )
         if self.repeated:
             context.note(
