@@ -209,6 +209,8 @@ class ReadContext:
     partial_tail: Literal["counted", "dropped", "none"] = "counted"
     block_ids: Literal["chained", "content_chained"] = "chained"
     block_scope: Literal["file", "session", "global"] = "file"
+    layer: str | None = None
+    """Part of the program that wrote the file, where each part tells of every request."""
     engine: str | None = None
     engine_version: str | None = None
     engine_version_reason: str | None = None

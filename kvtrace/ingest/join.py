@@ -21,6 +21,8 @@ JOINED_SHARE: Final = 0.5
 of the smaller source was matched, two sources of one log count the same requests."""
 CONFLICT_FLAG: Final = "join_conflict"
 """Two layers state different counts for the request."""
+ENDED_FLAG: Final = "dated_by_end"
+"""The arrival is the instant of the request's end."""
 _NAMES: Final = (
     "session_key",
     "parent_key",
@@ -134,7 +136,8 @@ def _merge(headline: Source, other: Source, found: Matched) -> pl.DataFrame:
     )
     wide = headline.requests.join(theirs, on="request_key", how="left").sort("request_key")
     is_conflict = _note_conflicts(headline, other, wide)
-    filled = wide.with_columns(_filled(headline, is_conflict))
+    is_one_clock = headline.clock == other.clock and headline.clock in ABSOLUTE
+    filled = wide.with_columns(_filled(headline, is_conflict, is_one_clock=is_one_clock))
     headline.requests = filled.select(headline.requests.columns)
     arrivals = wide.select(
         "request_key",
@@ -225,7 +228,7 @@ def _holds(*, own: bool) -> pl.Expr:
     )
 
 
-def _filled(headline: Source, is_conflict: pl.Series) -> list[pl.Expr]:
+def _filled(headline: Source, is_conflict: pl.Series, *, is_one_clock: bool) -> list[pl.Expr]:
     """Expressions that keep the headline's values and fill its nulls."""
     filled = [pl.coalesce(name, name + _OTHER).alias(name) for name in _FILLED]
     agrees = _holds(own=False)
@@ -246,9 +249,30 @@ def _filled(headline: Source, is_conflict: pl.Series) -> list[pl.Expr]:
     filled.append(pl.col("is_benchmark") | pl.col("is_benchmark" + _OTHER).fill_null(False))
     none = pl.lit([], dtype=pl.List(pl.String))
     conflict = pl.when(is_conflict).then(pl.lit([CONFLICT_FLAG])).otherwise(none)
-    flags = pl.concat_list("flags", pl.col("flags" + _OTHER).fill_null(none), conflict)
+    is_begun = _knows_arrival() & pl.lit(is_one_clock)
+    filled.append(
+        pl.when(is_begun)
+        .then("arrived_at_ns" + _OTHER)
+        .otherwise("arrived_at_ns")
+        .alias("arrived_at_ns")
+    )
+    ended = pl.lit([ENDED_FLAG])
+    own = pl.when(is_begun).then(pl.col("flags").list.set_difference(ended)).otherwise("flags")
+    others = pl.col("flags" + _OTHER).fill_null(none).list.set_difference(ended)
+    flags = pl.concat_list(own, others, conflict)
     filled.append(flags.list.unique(maintain_order=True).alias("flags"))
     return filled
+
+
+def _knows_arrival() -> pl.Expr:
+    """Whether the other source saw the request come, and the headline only saw it end."""
+    before = pl.col("arrived_at_ns") - pl.col("arrived_at_ns" + _OTHER)
+    saw_end = pl.col("flags" + _OTHER).list.contains(ENDED_FLAG)
+    return (
+        pl.col("flags").list.contains(ENDED_FLAG)
+        & ~saw_end.fill_null(True)
+        & before.is_between(0, REUSED_APART_NS).fill_null(False)
+    )
 
 
 def _append_rest(headline: Source, other: Source, found: Matched) -> int:

@@ -279,7 +279,7 @@ def build_totals(normalised: Normalised, *, rejected: int, notes: list[Note]) ->
         cached_tokens=_known_sum(rows["cached_tokens"]),
         cached_known_requests=len(rows) - rows["cached_tokens"].null_count(),
         cache_write_tokens=_known_sum(rows["cache_write_tokens"]),
-        cached_tiers={tier: _known_sum(rows[f"cached_{tier}_tokens"]) for tier in _TIERS},
+        cached_tiers=_tier_sums(rows),
         block_refs=sum(domain.block_refs for domain in domains) if domains else None,
         distinct_blocks=sum(domain.distinct_blocks for domain in domains) if domains else None,
         block_size_tokens=sizes.pop() if len(sizes) == 1 else None,
@@ -289,6 +289,17 @@ def build_totals(normalised: Normalised, *, rejected: int, notes: list[Note]) ->
         rejected=rejected,
         notes=notes,
     )
+
+
+def _tier_sums(rows: pl.DataFrame) -> dict[str, int | None]:
+    """Known cached tokens by tier; no zero of a tier that may have served the tokens of others."""
+    sums = {tier: _known_sum(rows[f"cached_{tier}_tokens"]) for tier in _TIERS}
+    split = pl.sum_horizontal(f"cached_{tier}_tokens" for tier in _TIERS)
+    unsplit = rows.filter(split < pl.col("cached_tokens"))
+    return {
+        tier: total if total or not unsplit[f"cached_{tier}_tokens"].null_count() else None
+        for tier, total in sums.items()
+    }
 
 
 def _known_sum(values: pl.Series) -> int | None:

@@ -150,8 +150,11 @@ def clock_resolution_ns(arrivals: IntArray) -> int | None:
 
 
 def assign_sources(reads: list[FileRead]) -> list[Source]:
-    """Files of one format on an absolute clock are one source; any other log is its own."""
-    groups: dict[tuple[str, int], list[FileRead]] = {}
+    """Files of one format and layer on an absolute clock are one source; other logs are their own.
+
+    Layers write of the same requests, so that they are joined and never added.
+    """
+    groups: dict[tuple[str, str | None, int], list[FileRead]] = {}
     for read in reads:
         if (
             read.rows is None
@@ -161,7 +164,7 @@ def assign_sources(reads: list[FileRead]) -> list[Source]:
         ):
             continue
         own = -1 if read.context.clock in ABSOLUTE else read.log_id
-        groups.setdefault((read.format.name, own), []).append(read)
+        groups.setdefault((read.format.name, read.context.layer, own), []).append(read)
     ordered = sorted(groups.values(), key=lambda group: group[0].entry.file_id)
     return [_source(number, group) for number, group in enumerate(ordered)]
 

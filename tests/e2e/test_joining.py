@@ -54,6 +54,28 @@ def test_engine_and_kv_layer_in_one_log_are_one_row_a_request(kvtrace: Run, tmp_
     assert "rows_of_another_layer" in {note["code"] for note in totals["notes"]}
 
 
+def test_two_layers_of_one_program_in_two_files_are_one_row_a_request(
+    kvtrace: Run, tmp_path: Path
+) -> None:
+    # Dynamo's frontend writes the completion, its worker the tiers: 200 - 48 = 152 prefilled.
+    (tmp_path / "frontend.jsonl").write_text(
+        '{"time":"2026-03-07T14:20:01.900000Z","level":"INFO","message":"request completed",'
+        '"request_id":"a","input_tokens":200,"output_tokens":9,"elapsed_ms":"800.0"}\n',
+        encoding="utf-8",
+    )
+    (tmp_path / "worker.log").write_text(
+        "2026-03-07T14:20:01.850000Z  INFO vllm: request complete isl: 200 - cache hits: device: 16"
+        ', host: 32, disk: 0 - prefilled: 152 request_id="a"\n',
+        encoding="utf-8",
+    )
+    document = documents(kvtrace, "ingest", tmp_path, "-o", tmp_path / "out")
+    totals = document["totals"]
+    assert (totals["requests"], totals["prompt_tokens"], totals["output_tokens"]) == (1, 200, 9)
+    assert totals["cached_tiers"] == {"device": 16, "host": 32, "disk": 0, "remote": None}
+    assert [source["role"] for source in document["sources"]] == ["joined", "headline"]
+    assert "id_conflicts" not in {note["code"] for note in totals["notes"]}
+
+
 def write_trace(path: Path, keep: Keep) -> Path:
     """The kept requests of the synthetic service, as a router that numbers blocks writes them."""
     names: dict[int, int] = {}

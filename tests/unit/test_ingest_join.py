@@ -312,6 +312,39 @@ def test_tiers_are_filled_from_the_layer_that_knows_them(tmp_path: Path) -> None
     assert "join_conflicts" not in codes(result)
 
 
+def test_no_zero_of_a_tier_where_other_requests_have_no_split(tmp_path: Path) -> None:
+    # Of b's 8 tokens 3 lay in HBM; where the other 5 were is not known, so that host is no zero.
+    rows = [
+        log_row("a", cached_tokens=3, cached_device_tokens=3, cached_host_tokens=0),
+        log_row("b", cached_tokens=8, cached_device_tokens=3),
+    ]
+    result = joined(tmp_path, [trace_row("a"), trace_row("b")], rows)
+    assert result.totals.cached_tiers == {"device": 6, "host": None, "disk": None, "remote": None}
+    assert result.totals.cached_tokens == 11
+    result = joined(tmp_path, [trace_row("a")], rows[:1])
+    assert result.totals.cached_tiers == {"device": 3, "host": 0, "disk": None, "remote": None}
+
+
+def test_the_source_that_saw_a_request_come_dates_it(tmp_path: Path) -> None:
+    ended = ["dated_by_end", "x"]
+    result = utc(
+        tmp_path,
+        [trace_row(name, 100, flags=ended) for name in "abcd"],
+        [
+            log_row("a", 98.5),
+            log_row("b", 98.5, flags=["dated_by_end"]),
+            log_row("c", 101),  # not before its end: one of the clocks is wrong
+            log_row("d", 100 - 3600),  # another zone
+        ],
+    )
+    rows = result.frames["requests"].sort("arrived_at_ns", "request_key")
+    assert rows["arrived_at_ns"].to_list() == [98_500_000_000, *[100_000_000_000] * 3]
+    assert rows["flags"].to_list() == [["x"], ended, ended, ended]
+    result = utc(tmp_path, [trace_row("a", 99)], [log_row("a", 100, flags=ended)])
+    row = result.frames["requests"].row(0, named=True)
+    assert (row["arrived_at_ns"], row["flags"]) == (99_000_000_000, ["x"])
+
+
 def test_a_split_above_the_total_is_a_conflict_and_not_taken(tmp_path: Path) -> None:
     # a: 3 + 6 > 8 cached. b: cached 11 > 10 prompt. c: a part below the total is no conflict.
     result = joined(

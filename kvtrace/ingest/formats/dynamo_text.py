@@ -79,6 +79,7 @@ _STATUS: Final[dict[str, Status]] = {
     "disconnect": "cancelled",
 }
 _DATED_BY_END: Final = "dated_by_end"
+_COMPLETIONS: Final = "completions of 1.1 or later"
 
 
 class _Waiting:
@@ -193,7 +194,7 @@ class DynamoLog:
             self._tally.ignore("completion_without_counts")
             return
         self._has_hits |= row.cached_tokens is not None
-        self._wordings["completions of 1.1 or later"] = None
+        self._wordings[_COMPLETIONS] = None
         self._tally.use()
         time = line.time
         if row.e2e_ns is None:
@@ -304,6 +305,8 @@ class DynamoLog:
         context.evidence_grade = "B" if self._has_hits else "L"
         if self._wordings:
             context.engine_version_reason = f"lines of {', '.join(self._wordings)}"
+            has_completions = _COMPLETIONS in self._wordings
+            context.layer = "frontend" if has_completions else "kvbm"
         if self._has_estimates:
             context.note(
                 "router_estimates",

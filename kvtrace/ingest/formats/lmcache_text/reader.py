@@ -210,6 +210,7 @@ class LmcacheLog:
         self._book.finish()
         context = self._context
         context.engine = "lmcache"
+        context.layer = "server" if 0 < self._server_hits == self._requests else "engine"
         context.evidence_grade = "B" if self._known_hits else "C"
         if self._requests and not self._known_hits:
             context.evidence_grade = "L"
