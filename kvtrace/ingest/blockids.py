@@ -9,15 +9,33 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import xxhash
 
 from kvtrace.ingest.contract import ReadContext
 
 _DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,19}")
 _HEX: Final = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _UINT64: Final = 1 << 64
+
+
+def chain_content_ids(content_ids: Iterable[int]) -> list[int]:
+    """Prefix-chained 64-bit keys of per-block content ids, unsigned 64-bit.
+
+    Ids that are chained already stay so: equal ids stand behind equal prefixes, and get equal keys.
+
+    Formula: key_0 = xxh3_64(id_0), key_i = xxh3_64(id_i, seed = key_(i-1)); ids as 8 bytes, little
+    endian. The chain is not keyed: the ids are already anonymous in the source.
+    """
+    keys: list[int] = []
+    previous = 0
+    for content_id in content_ids:
+        previous = xxhash.xxh3_64_intdigest(content_id.to_bytes(8, "little"), previous)
+        keys.append(previous)
+    return keys
 
 
 @dataclass(slots=True)

@@ -77,6 +77,14 @@ def judge_blocks(
     context.note("block_size_unknown", _unknown_size(ranges, fits, len(counts)), severity="warning")
 
 
+def take_stated(
+    context: ReadContext, size: int, whence: str, lengths: IntArray, counts: IntArray
+) -> None:
+    """Leave a block size that the source states, with the tail as most rows have it."""
+    share = _take(context, size, lengths, counts)
+    context.block_size_reason = f"{size} from {whence}; {share:.1%} of {len(lengths)} rows agree"
+
+
 def _ceil_bounds(lengths: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
     """(rows,) first and last size with ceil(length / size) = count; none: first > last."""
     blocks = np.maximum(counts, 1)

@@ -10,6 +10,7 @@ from kvtrace.ingest.contract import Format
 
 _MODULES: Final = (
     "weka",
+    "baseten",
     "tracelab",
     "tair_kvcache",
     "llmservingsim",

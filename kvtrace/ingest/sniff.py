@@ -15,6 +15,7 @@ import msgspec
 
 from kvtrace.ingest.contract import Format, Framing, Guess, Head
 from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.ingest.tabular import MAX_TABLE_BYTES, table_kind, table_schema
 from kvtrace.ingest.textlog.formats import vote
 from kvtrace.units import KIB, MIB
 
@@ -35,8 +36,6 @@ _OTHER_KINDS: Final = (
     (0, b"PK\x05\x06", "an empty zip archive"),
     (0, b"7z\xbc\xaf\x27\x1c", f"a 7z archive; {_UNPACK} (`7z x`)"),
     (0, b"Rar!\x1a\x07", f"a RAR archive; {_UNPACK}"),
-    (0, b"PAR1", f"a Parquet file; Parquet {_EXPORT}"),
-    (0, b"ARROW1", f"an Arrow file; Arrow {_EXPORT}"),
     (0, b"SQLite format 3\x00", f"a SQLite database; SQLite {_EXPORT}"),
     (0, b"\x89HDF\r\n\x1a\n", f"an HDF5 file; HDF5 {_EXPORT}"),
     (0, b"\x04\x22\x4d\x18", "lz4 data; unpack it first (`lz4 -d`)"),
@@ -66,7 +65,10 @@ class Recognition:
 
 
 def read_head(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes], bool]:
-    """(head, the whole stream again, whether the head is the whole file)."""
+    """(head, the whole stream again, whether the head is the whole file).
+
+    The head of a table is all of it, up to a limit: its schema is at the end.
+    """
     source = iter(chunks)
     taken: list[bytes] = []
     size = 0
@@ -74,11 +76,16 @@ def read_head(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes], bool]:
     for chunk in source:
         taken.append(chunk)
         size += len(chunk)
+        if table_kind(taken[0]) is not None:
+            if size <= MAX_TABLE_BYTES:
+                continue
+            return b"".join(taken), chain(taken, source), False
         has_line = has_line or b"\n" in chunk.strip()
         if size >= (HEAD_BYTES if has_line else MAX_FIRST_RECORD_BYTES):
             head = b"".join(taken)
             return _whole_lines(head), chain(taken, source), False
-    return b"".join(taken), iter(taken), True
+    head = b"".join(taken)
+    return head, iter((head,) if head else ()), True
 
 
 def _whole_lines(head: bytes) -> bytes:
@@ -169,6 +176,8 @@ def recognise(
     """
     if not data:
         return Recognition(None, "lines", 0.0, "the file is empty")
+    if table_kind(data) is not None:
+        return _recognise_table(data, path, formats)
     kind = _other_kind(data)
     is_pickle = kind is None and _PICKLE.match(data) is not None
     if is_pickle and not allow_inert_pickle:
@@ -194,6 +203,24 @@ def recognise(
     if framing == "lines" and entry.dialect is None and is_spread_json(data):
         framing = "json"
     return Recognition(entry, framing, guess.confidence, guess.why)
+
+
+def _recognise_table(data: bytes, path: str, formats: Iterable[Format]) -> Recognition:
+    """The format of a table by its columns: those of whole documents know tables."""
+    kind, schema = table_kind(data), table_schema(data)
+    if schema is None:
+        what = f"{kind} data that cannot be read: damaged, cut, or past 1 GiB"
+        return Recognition(None, "document", 0.0, what)
+    head = Head(path, text="", lines=(), json_objects=(), csv_header=tuple(schema))
+    for entry in formats:
+        guess = entry.sniff(head) if entry.framing == "document" else None
+        if guess is not None and guess.confidence >= THRESHOLD:
+            return Recognition(entry, entry.framing, guess.confidence, guess.why)
+    what = (
+        f"a {kind} file of no known format (columns: {_names(schema)});"
+        " export the rows as JSON lines or CSV"
+    )
+    return Recognition(None, "document", 0.0, what)
 
 
 def _other_kind(data: bytes) -> str | None:

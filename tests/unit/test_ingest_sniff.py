@@ -49,7 +49,7 @@ def test_text_log_that_starts_with_a_bracket_is_no_array() -> None:
         (b"\n \n", "the file has only blank lines"),
         (
             b"PAR1\x15\x04",
-            "a Parquet file; Parquet is not read yet; export the rows as JSON lines or CSV",
+            "Parquet data that cannot be read: damaged, cut, or past 1 GiB",
         ),
         (
             b"a.jsonl".ljust(257, b"\x00") + b"ustar\x0000" + b'\n{"input_length": 1}\n',

@@ -13,9 +13,8 @@ from decimal import Decimal
 from typing import Final
 
 import msgspec
-import xxhash
 
-from kvtrace.ingest.blockids import BlockIds
+from kvtrace.ingest.blockids import BlockIds, chain_content_ids
 from kvtrace.ingest.clocks import seconds_resolution_ns, seconds_to_ns
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow
 from kvtrace.ingest.jsonrows import json_rows
@@ -40,20 +39,6 @@ class _BailianRow(msgspec.Struct, gc=False):
 
 
 _DECODER: Final = msgspec.json.Decoder(_BailianRow, strict=False)
-
-
-def chain_content_ids(content_ids: Iterable[int]) -> list[int]:
-    """Prefix-chained 64-bit keys of per-block content ids.
-
-    Formula: key_0 = xxh3_64(id_0), key_i = xxh3_64(id_i, seed = key_(i-1)); ids as 8 bytes, little
-    endian. The chain is not keyed: the ids are already anonymous in the source.
-    """
-    keys: list[int] = []
-    previous = 0
-    for content_id in content_ids:
-        previous = xxhash.xxh3_64_intdigest(content_id.to_bytes(8, "little"), previous)
-        keys.append(previous)
-    return keys
 
 
 class _Conversations:

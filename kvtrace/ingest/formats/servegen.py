@@ -23,8 +23,8 @@ _LENGTHS: Final = re.compile(r'"(?:input|output)_tokens": ?"\{[0-9]')
 _HEAD_LINES: Final = 20
 _WHY: Final = (
     "a client of ServeGen is a distribution of arrivals and lengths, not a log of requests: nothing"
-    " can be measured in it; generate a workload with ServeGen and write its requests as CSV or JSON"
-    " lines (arrival, prompt tokens, output tokens)"
+    " can be measured in it; generate a workload with ServeGen and write its requests as CSV or"
+    " JSON lines (arrival, prompt tokens, output tokens)"
 )
 
 
