@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kvtrace.ingest.mapping.offer import offer_mapping
 from kvtrace.ingest.mapping.parse import load_mapping
-from kvtrace.ingest.mapping.reader import FORMAT_NAME, recognise_mapped, unused_mapping
-from kvtrace.ingest.mapping.spec import Mapping
+from kvtrace.ingest.mapping.reader import recognise_mapped, unused_mapping
+from kvtrace.ingest.mapping.spec import FORMAT_NAME, Mapping
 
 __all__ = [
     "FORMAT_NAME",

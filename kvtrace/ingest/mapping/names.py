@@ -66,8 +66,8 @@ def close_names(wanted: str, keys: Iterable[Keys]) -> list[str]:
     names = {spelled(path): None for path in keys}
     lowered = {name.lower(): name for name in names}
     last = {path[-1].lower(): spelled(path) for path in keys}
-    close = difflib.get_close_matches(wanted.lower(), lowered, n=2, cutoff=0.6)
+    close = difflib.get_close_matches(wanted.lower(), lowered, n=1, cutoff=0.6)
     found = [lowered[one] for one in close]
     tail = wanted.rpartition(".")[2].lower()
-    found += [last[one] for one in difflib.get_close_matches(tail, last, n=2, cutoff=0.7)]
+    found += [last[one] for one in difflib.get_close_matches(tail, last, n=1, cutoff=0.7)]
     return list(dict.fromkeys(found))[:2]

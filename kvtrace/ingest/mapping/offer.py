@@ -86,8 +86,8 @@ def _nothing(looked: Sequence[_Looked]) -> UsageError:
         "there is no file to suggest a mapping for",
         where=Location(looked[0].name) if len(looked) == 1 else None,
         cause="\n".join(shown) or "the input is an empty folder",
-        hint="a mapping reads JSON lines, JSON documents and CSV; name one file alone to get one for"
-        " it all the same",
+        hint="a mapping reads JSON lines, JSON documents and CSV; name one file alone to get one"
+        " for it all the same",
     )
 
 

@@ -7,7 +7,6 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping as MappingAbc
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -128,17 +127,9 @@ def parse_mapping(document: MappingAbc[str, object], path: str) -> Mapping:
         )
     else:
         sources = (_source(top),)
-    _check_names(sources, top)
     text = json.dumps(document, sort_keys=True, default=str)
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return Mapping(path, digest, sources)
-
-
-def _check_names(sources: Sequence[SourceSpec], top: Table) -> None:
-    names = [source.name for source in sources if source.name is not None]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise top.fault(f"two sources are named `{twice}`", "give each [[source]] its own name")
 
 
 def _source(table: Table) -> SourceSpec:

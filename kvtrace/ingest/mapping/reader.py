@@ -15,7 +15,6 @@ from kvtrace.ingest.mapping.spec import Mapping, SourceSpec
 from kvtrace.ingest.sniff import Recognition
 from kvtrace.units import MIB
 
-FORMAT_NAME: Final = "mapping"
 _MAX_DOCUMENT_BYTES: Final = 256 * MIB
 _MAX_NAMED: Final = 10
 _FITS_FROM: Final = 0.5
@@ -94,7 +93,7 @@ def _format(mapping: Mapping, found: Fit, name: str) -> Format:
     reader = MappedFile(mapping, found, name)
     reader.check()
     return Format(
-        name=FORMAT_NAME if source.name is None else f"{FORMAT_NAME}_{source.name}",
+        name=mapping.format_name(source),
         title=f"Records by the mapping {Path(mapping.path).name}",
         framing=found.head.framing,
         best_grade="A",
@@ -128,4 +127,4 @@ def _open_questions(source: SourceSpec) -> dict[str, str]:
         ("e2e", source.durations.get("e2e") or source.finished_at,
          "`fields.e2e` or `fields.finished_at`"),
     )  # fmt: skip
-    return {name: f"map it: {line}" for name, spec, line in checks if not spec}
+    return {name: f"in the mapping: {line}" for name, spec, line in checks if not spec}

@@ -18,6 +18,7 @@ TtftFrom = Literal["arrival", "scheduled", "client"]
 
 POWERS: Final[dict[str, int]] = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 """Power of ten from a unit to seconds."""
+FORMAT_NAME: Final = "mapping"
 UNIT_WORDS: Final = {
     "s": "seconds",
     "ms": "milliseconds",
@@ -114,6 +115,7 @@ class SourceSpec:
     """One kind of file and how to read it."""
 
     name: str | None = None
+    """Tables of one name read one source; others are sources of their own."""
     match: str | None = None
     framing: FramingChoice = "auto"
     delimiter: str | None = None
@@ -189,3 +191,12 @@ class Mapping:
     digest: str
     """Of what it says; comments and spaces do not count."""
     sources: tuple[SourceSpec, ...]
+
+    def format_name(self, source: SourceSpec) -> str:
+        """The format of a source's files.
+
+        Sources may speak of the same requests, so each has its own unless they share a name.
+        """
+        if len(self.sources) == 1 and source.name is None:
+            return FORMAT_NAME
+        return f"{FORMAT_NAME}_{source.name or self.sources.index(source) + 1}"

@@ -157,20 +157,28 @@ def _settle(chosen: dict[str, Guess], others: dict[str, list[Guess]]) -> None:
 
     usage = chosen.get("usage")
     if usage is not None:
-        beside = chosen.get("prompt_tokens")
-        if usage.shape.coverage >= 0.5 or beside is None:
-            for key in _COUNTS:
-                step_back(key)
-        else:
-            step_back("usage")
-    for key, rival in (("e2e", "finished_at"), ("ttft", "first_token_at")):
-        if key in chosen:
-            step_back(rival)
+        for key in _COUNTS if _says_all(usage, chosen, others) else ("usage",):
+            step_back(key)
+    if "e2e" in chosen and "time" in chosen:
+        step_back("finished_at")
+    if "ttft" in chosen:
+        step_back("first_token_at")
     ways = [key for key in ("block_hashes", "token_ids", "prompt") if key in chosen]
     for key in ways[1:]:
         step_back(key)
     if "total_tokens" in chosen and "prompt_tokens" not in chosen:
         step_back("total_tokens")
+
+
+def _says_all(usage: Guess, chosen: Mapping[str, Guess], others: Mapping[str, list[Guess]]) -> bool:
+    """Whether the usage object holds every count that stands outside it too."""
+    above = usage.shape.keys
+
+    def is_inside(guess: Guess) -> bool:
+        return guess.shape.keys[: len(above)] == above
+
+    outside = [key for key in _COUNTS if key in chosen and not is_inside(chosen[key])]
+    return all(any(is_inside(one) for one in others.get(key, ())) for key in outside)
 
 
 def _with_time(made: Suggested) -> Suggested:
