@@ -11,6 +11,7 @@ from kvtrace.ingest.contract import Format
 _MODULES: Final = (
     "weka",
     "baseten",
+    "agentic_mooncake",
     "tracelab",
     "tair_kvcache",
     "llmservingsim",
@@ -72,6 +73,7 @@ _MODULES: Final = (
     "codex_rollout",
     "openai_batch",
     "provider_usage",
+    "generic_usage",
 )
 
 
