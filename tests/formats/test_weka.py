@@ -134,6 +134,25 @@ def test_agent_whose_times_start_anew_is_shifted() -> None:
     assert reading.context.evidence_grade == "L"
 
 
+@pytest.mark.parametrize(("start", "first"), [("NaN", 1), (1, "sNaN"), ("Infinity", "NaN")])
+def test_times_that_are_no_numbers(start: object, first: object) -> None:
+    inner = {"t": first, "type": "n", "in": 1, "out": 1}
+    agent = {"t": start, "type": "subagent", "requests": [inner]}
+    plain = {"t": 0, "type": "n", "in": 5, "out": 1}
+    reading = read(conversation(requests=[plain, agent]))
+    assert [row.prompt_tokens for row in reading.requests] == [5]
+    assert "requests_left_out" in reading.note_codes
+
+
+def test_one_agent_before_its_start_tells_the_basis_of_all() -> None:
+    def agent(start: float, first: float) -> dict[str, object]:
+        inner = {"t": first, "type": "n", "in": 1, "out": 1}
+        return {"t": start, "type": "subagent", "agent_id": f"a{start}", "requests": [inner]}
+
+    reading = read(conversation(requests=[agent(2.0, 5.0), agent(20.0, 1.0)]))
+    assert [row.arrived_at_ns for row in reading.requests] == [7_000_000_000, 21_000_000_000]
+
+
 def test_empty_conversation_carries_nothing() -> None:
     assert read(conversation(requests=[])).ignored == {"empty_conversation": 1}
 

@@ -35,6 +35,7 @@ DEFAULT_BLOCK_TOKENS: Final = 64
 _SCOPES: Final = ("local", "global")
 _LOCAL_ID_BITS: Final = 40
 _MAX_CONVERSATIONS: Final = 1 << (64 - _LOCAL_ID_BITS)
+_AGENT: Final = b'"subagent"'
 _MAX_DEPTH: Final = 16
 _HEAD_CHARS: Final = 4096
 _MAX_RECORD_BYTES: Final = 512 * MIB
@@ -73,6 +74,7 @@ class _WekaFile:
         self._seen: set[int] = set()
         self._rows: list[RequestRow] = []
         self._record = Record(0, 0, b"")
+        self._counts_from_agent = False
         self.conversations = 0
         self.scope: str | None = None
         self.bad_requests = self.shifted_agents = self.with_blocks = 0
@@ -93,6 +95,7 @@ class _WekaFile:
             return Ignored("empty_conversation")
         self._record, self._rows = record, []
         session = id_of(talk.id) or f"conversation {self.conversations}"
+        self._counts_from_agent = self._count_anew(talk.requests)
         before = self.bad_requests
         self._walk(talk.requests, session, is_agent=False, start_ns=0, depth=0)
         if not self._rows and self.bad_requests > before:
@@ -150,20 +153,26 @@ class _WekaFile:
         requests = entry.requests or []
         name = id_of(entry.agent_id) or f"agent {len(self._rows)}"
         base_ns = start_ns
-        if own_start_ns is not None and self._counts_anew(requests, own_start_ns - start_ns):
+        if own_start_ns is not None and self._counts_from_agent:
             base_ns = own_start_ns
             self.shifted_agents += 1
         self._walk(requests, f"{session}/{name}", is_agent=True, start_ns=base_ns, depth=depth + 1)
 
-    def _counts_anew(self, requests: list[msgspec.Raw], agent_start_ns: int) -> bool:
-        """Whether an agent's times count from its own start: its first lies before that."""
+    def _count_anew(self, requests: list[msgspec.Raw]) -> bool:
+        """Whether agents' times count from their own start: one has a request before that."""
         for raw in requests:
+            if _AGENT not in bytes(raw):
+                continue
             try:
-                first = _ENTRY.decode(raw).t
+                agent = _ENTRY.decode(raw)
+                inner = [_ENTRY.decode(request) for request in agent.requests or []]
             except (msgspec.DecodeError, RecursionError):
                 continue
-            first_ns = self._arrival(first, 0)
-            return first_ns is not None and first_ns < agent_start_ns
+            start, times = agent.t, [entry.t for entry in inner if entry.t is not None]
+            if start is None or not start.is_finite():
+                continue
+            if any(time.is_finite() and time < start for time in times):
+                return True
         return False
 
     def _arrival(self, seconds: Decimal | None, start_ns: int) -> int | None:
@@ -231,8 +240,8 @@ class _WekaFile:
         if self.shifted_agents:
             context.note(
                 "agent_clock_assumed",
-                f"times of {self.shifted_agents:,} agents lie before the agent's start: they are"
-                " counted from that start",
+                f"requests of agents lie before the agent's start, so that the times of the"
+                f" {self.shifted_agents:,} agents count from there",
             )
 
     def _describe_clock(self) -> None:
