@@ -11,6 +11,7 @@ from kvtrace.api.results import (
 from kvtrace.api.verbs import (
     analyze,
     describe_formats,
+    export,
     ingest,
     list_queries,
     open_dataset,
@@ -33,6 +34,7 @@ __all__ = [
     "Sniffed",
     "analyze",
     "describe_formats",
+    "export",
     "ingest",
     "list_queries",
     "open_dataset",

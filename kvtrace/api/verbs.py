@@ -41,6 +41,7 @@ from kvtrace.config import Settings, resolve_settings
 from kvtrace.duckdb_session import Param
 from kvtrace.errors import Location, UsageError
 from kvtrace.exec.progress import Progress, SilentProgress
+from kvtrace.export import Exported, export_trace
 from kvtrace.ingest.inspect import inspect_paths
 from kvtrace.ingest.mapping import load_mapping, offer_mapping
 from kvtrace.ingest.readfile import IngestSettings
@@ -50,6 +51,7 @@ from kvtrace.report.html import render_html
 from kvtrace.report.texts import Lang
 from kvtrace.store.dataset import Dataset
 from kvtrace.store.lock import unwritable
+from kvtrace.store.packed import Sink
 from kvtrace.synth import write_samples
 
 REPORT_FILE: Final = "report.html"
@@ -272,6 +274,18 @@ def suggest_mapping(inputs: Inputs, *, output: Path | str | None = None) -> str:
     if target is not None:
         write_output(target, text.encode())
     return text
+
+
+def export(dataset: Path | str, *, to: str, output: Path | str | Sink) -> Exported:
+    """A dataset as an anonymised trace for another tool, in a file or a stream of bytes.
+
+    Raises:
+        UsageError: no such format.
+        InputError: the dataset does not know what the format needs.
+        OutputError: the dataset cannot be read, or the file not be written.
+    """
+    target = Path(output) if isinstance(output, str) else output
+    return export_trace(open_dataset(dataset), to, target)
 
 
 def synthesise(output: Path | str, *, seed: int) -> list[Path]:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from kvtrace import __version__
-from kvtrace.cli import analyze, formats, ingest, query, replay, report, sniff, synth
+from kvtrace.cli import analyze, export, formats, ingest, query, replay, report, sniff, synth
 from kvtrace.errors import ExitCode, KvtraceError
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command("replay", short_help="What each option would have done, hit by hit."
 app.command("report", short_help="The HTML again, from audit.json alone.")(report.report)
 app.command("formats", short_help="What can be read, and what it supplies.")(formats.formats)
 app.command("sniff", short_help="What each file is, and what would make it say more.")(sniff.sniff)
+app.command("export", short_help="An anonymised trace for other tools.")(export.export)
 app.command("synth", short_help="Sample logs with a story, from a seed.")(synth.synth)
 
 

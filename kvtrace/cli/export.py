@@ -1,0 +1,39 @@
+"""`kvtrace export`: a dataset as an anonymised trace that other tools replay."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvtrace.cli import options as opt
+
+_FORMATS = "mooncake, aiperf, dynamo, kvcache-simulator, vidur or csv."
+
+
+def export(
+    dataset: Annotated[Path, typer.Argument(help="Output folder of ingest or analyze.")],
+    to: Annotated[str, typer.Option("--to", help=_FORMATS)],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="File to write, .gz and .zst packed [stdout]."),
+    ] = None,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Write the requests of a dataset as a trace without names, ids or hashes.
+
+    Blocks are numbered by first appearance, sessions too, times count from the first arrival.
+    What was left out, and how the tool reads the file, is said on stderr.
+
+    \b
+    Examples:
+      kvtrace export reports/chat --to mooncake -o chat.jsonl
+      kvtrace export reports/chat --to csv | head
+    """
+    from kvtrace import api
+
+    done = api.export(dataset, to=to, output=output if output is not None else sys.stdout.buffer)
+    if not quiet:
+        typer.echo("\n".join(done.summary()), err=True)
