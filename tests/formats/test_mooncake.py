@@ -12,8 +12,10 @@ import pytest
 from kvtrace.errors import InputError
 from kvtrace.ingest.formats.mooncake import FORMATS
 from kvtrace.ingest.pipeline import Ingested, ingest_paths
+from kvtrace.ingest.prompts import PromptHasher
 from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.ingest.sniff import build_head
+from tests.formats.reading import read_bytes
 
 MS = 1_000_000
 S = 1_000 * MS
@@ -167,11 +169,15 @@ def test_aiperf_turns_with_a_delay_have_no_arrival(tmp_path: Path) -> None:
     assert "arrival_unknown" in codes(result)
 
 
-@pytest.mark.parametrize("key", ["text_input", "messages", "payload"])
-def test_texts_are_never_stored(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    # 10 bytes, and the 14 of "<>\nthe secret\n", at 4 a token; a payload that is a list is unknown
+    ("key", "tokens"),
+    [("text_input", 3), ("messages", 4), ("payload", None)],
+)
+def test_texts_are_never_stored(tmp_path: Path, key: str, tokens: int | None) -> None:
     text: object = "the secret" if key == "text_input" else [{"content": "the secret"}]
     result = ingest(trace(tmp_path, {"timestamp": 0, key: text, "output_length": 4}))
-    assert only(result, "prompt_tokens") is None
+    assert only(result, "prompt_tokens") == tokens
     assert only(result, "output_tokens") == 4
     assert all("secret" not in str(frame.rows()) for frame in result.frames.values())
 
@@ -603,3 +609,38 @@ def test_a_short_rotated_piece_takes_the_block_size_of_the_log(tmp_path: Path) -
     assert [(one.block_size_tokens, one.block_refs) for one in result.domains] == [(512, 18)]
     assert "block_size_unknown" not in codes(result)
     assert {entry.evidence_grade for entry in result.files} == {"A"}
+
+
+def test_texts_become_block_keys_where_rows_have_no_ids() -> None:
+    head = "The same beginning of two prompts. "  # 35 bytes
+    rows: list[dict[str, object]] = [
+        {"text_input": head + "One end of it.", "timestamp": 0, "output_length": 5},
+        {"text_input": head + "The other end.", "timestamp": 10, "output_length": 6},
+        {"messages": [{"role": "user", "content": "hi"}], "timestamp": 20, "output_length": 7},
+        {"payload": {"prompt": head}, "timestamp": 30, "output_length": 8},
+        {"payload": {"audio": 1}, "timestamp": 40, "output_length": 8},
+    ]
+    data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    reading = read_bytes(FORMATS[0], data, prompt_hasher=PromptHasher(b"key", block_tokens=4))
+    first, second, chat, payload, other = reading.requests
+    # 49, 49, "<user>\nhi\n" = 10 and 35 bytes at 4 a token
+    assert [row.prompt_tokens for row in reading.requests] == [13, 13, 3, 9, None]
+    same = [a == b for a, b in zip(first.block_keys or [], second.block_keys or [], strict=True)]
+    assert same == [True, True, False, False]
+    assert list(payload.block_keys or [])[:2] == list(first.block_keys or [])[:2]
+    assert len(chat.block_keys or []) == 1
+    assert other.block_keys is None
+    assert reading.context.found_block_size_tokens == 4
+    assert {"block_keys_from_bytes", "chat_template_assumed"} <= reading.note_codes
+    assert "no_block_ids" not in reading.note_codes
+
+
+def test_ids_and_texts_do_not_mix() -> None:
+    text: dict[str, object] = {"text_input": "a text", "timestamp": 0, "output_length": 5}
+    ids: dict[str, object] = {"input_length": 5, "hash_ids": [1], "timestamp": 1}
+    lines = [json.dumps(row).encode() + b"\n" for row in (text, ids)]
+    texts_first = read_bytes(FORMATS[0], b"".join(lines), prompt_hasher=PromptHasher(b"key"))
+    assert [row.block_keys is None for row in texts_first.requests] == [False, True]
+    assert texts_first.requests[1].flags == ("block_ids_dropped",)
+    ids_first = read_bytes(FORMATS[0], b"".join(lines[::-1]), prompt_hasher=PromptHasher(b"key"))
+    assert [row.block_keys is None for row in ids_first.requests] == [False, True]
