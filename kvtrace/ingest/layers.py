@@ -103,8 +103,6 @@ class LinePeeler:
         if not text.strip():
             self._tally.ignore("padding")
             return None
-        if "\r" in text:
-            text = text[text.rindex("\r") + 1 :]  # a progress bar was redrawn in front
         return self._contained(PeeledLine(record, text, record.terminated))
 
     def _contained(self, line: PeeledLine) -> PeeledLine | None:
@@ -193,6 +191,8 @@ def _peel_container(line: PeeledLine) -> tuple[str, bool]:
 
 def peel(line: PeeledLine) -> PeeledLine:
     """The same line after all other layers, outermost first; each may be there or not."""
+    if "\r" in line.text:
+        line.text = line.text[line.text.rindex("\r") + 1 :]  # a progress bar was redrawn in front
     if "\x1b" in line.text:
         line.text = _CSI.sub("", line.text)
     for _ in range(8):

@@ -156,6 +156,14 @@ def test_ray_tail_is_cut_only_behind_ray() -> None:
     assert plain.text == tail
 
 
+def test_a_progress_bar_inside_a_container_leaves_its_time() -> None:
+    text = "100%|####| 67/67 [00:20<00:00, 3.30it/s]\rINFO x"
+    docker = json.dumps({"log": f"{text}\n", "stream": "stderr", "time": "2025-06-01T12:00:02Z"})
+    peeled, _ = peel_all(f"2025-06-01T12:00:02Z stderr F {text}", docker)
+    assert [line.text for line in peeled] == ["INFO x", "INFO x"]
+    assert [line.instant and line.instant.ns for line in peeled] == [1_748_779_202 * 10**9] * 2
+
+
 def test_progress_bar_in_front_is_skipped() -> None:
     assert skip_progress_bar("  7% 9/128 [00:31<06:40,  3.37s/it]INFO x") == "INFO x"
     assert skip_progress_bar("INFO x") == "INFO x"
