@@ -21,6 +21,7 @@ from kvtrace.ingest.blocks import (
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.join import join_sources
+from kvtrace.ingest.modelnames import without_paths
 from kvtrace.ingest.rotation import join_rotations
 from kvtrace.ingest.sampling import note_sampling
 from kvtrace.ingest.sessions import resolve_parents
@@ -110,7 +111,7 @@ def _requests(sources: list[Source], headline: Source | None) -> pl.DataFrame:
         source.requests.with_columns(pl.lit(source is headline).alias("is_headline")).select(names)
         for source in sources
     ]
-    return _stacked(parts, REQUESTS.empty(), REQUESTS.order_by)
+    return without_paths(_stacked(parts, REQUESTS.empty(), REQUESTS.order_by))
 
 
 def _observed(
