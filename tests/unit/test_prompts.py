@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from array import array
 from pathlib import Path
@@ -170,10 +171,11 @@ def test_messages_are_rendered_by_a_stated_template() -> None:
         {"role": "user", "content": [{"type": "image_url", "image_url": "x"}]},
         {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]},
     ]
+    digest = hashlib.blake2b(b'{"type":"image_url","image_url":"x"}', digest_size=16).hexdigest()
     assert render_messages(json.dumps(messages, separators=(",", ":")).encode()) == (
         b"<system>\nbe kind\n"
         b"<user>\ntwo\nparts\n"
-        b'<user>\n[{"type":"image_url","image_url":"x"}]\n'
+        b"<user>\n<medium " + digest.encode() + b">\n"
         b'<assistant>\n\n[{"id":"c1"}]'
     )
     made = hasher()
@@ -200,7 +202,7 @@ def test_lone_surrogates_are_text_like_any_other() -> None:
 
 def test_tokenizer_path_that_is_none_is_an_error_of_the_user(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as missing:
-        hasher(tokenizer=str(tmp_path / "absent.json")).text("x")
+        hasher(tokenizer=str(tmp_path / "absent.json"))
     assert missing.value.code == "KVT-I021"
 
 

@@ -27,7 +27,7 @@ import msgspec
 
 from kvtrace.ingest.prompts.chat import TEMPLATE, render_messages
 from kvtrace.ingest.prompts.siphash import COMPILE_FROM_BYTES, KEY_BYTES, prefix_keys
-from kvtrace.ingest.prompts.tokenizer import Tokenizer, load_tokenizer
+from kvtrace.ingest.prompts.tokenizer import Tokenizer, check_tokenizer, load_tokenizer
 from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS, chain_token_blocks
 
 if TYPE_CHECKING:
@@ -94,7 +94,13 @@ class PromptHasher:
         tokenizer: str | None = None,
         bytes_per_token: float | None = None,
     ) -> None:
-        """`key` is the run's key, `tokenizer` the path of a local one (read when first needed)."""
+        """`key` is the run's key, `tokenizer` the path of a local one (read when first needed).
+
+        Raises:
+            UsageError: there is no file at the path.
+        """
+        if tokenizer is not None:
+            check_tokenizer(tokenizer)
         self._key = key
         self.block_tokens = block_tokens or DEFAULT_BLOCK_TOKENS
         self._is_forced = block_tokens is not None

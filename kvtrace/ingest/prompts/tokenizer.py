@@ -27,6 +27,7 @@ _PATTERNS: Final = {
 }
 """How tiktoken splits text before it merges; the rank file does not say it. Most other rank files
 (Llama 3, Qwen) split as cl100k does."""
+_NAMES: Final = "`--tokenizer` names a Hugging Face tokenizer.json or a tiktoken rank file"
 _HINT: Final = "pip install 'kvtrace[tokenizers]'"
 
 
@@ -37,6 +38,16 @@ class Tokenizer:
     name: str
     """What notes call it: kind and file name."""
     encode: Callable[[str], Sequence[int]]
+
+
+def check_tokenizer(path: str) -> None:
+    """Refuse a path that names no file, before anything is read.
+
+    Raises:
+        UsageError: KVT-I021.
+    """
+    if not Path(path).is_file():
+        raise _unreadable(path, "there is no such file")
 
 
 @lru_cache(maxsize=2)
@@ -52,13 +63,7 @@ def load_tokenizer(path: str) -> Tokenizer:
         with file.open("rb") as opened:
             start = opened.read(64).lstrip()
     except OSError as cause:
-        raise UsageError(
-            "KVT-I021",
-            "the tokenizer file cannot be read",
-            where=Location(path),
-            cause=cause.strerror,
-            hint="`--tokenizer` names a Hugging Face tokenizer.json or a tiktoken rank file",
-        ) from cause
+        raise _unreadable(path, cause.strerror) from cause
     try:
         return _hugging_face(file) if start.startswith(b"{") else _tiktoken(file)
     except ImportError as cause:
@@ -107,10 +112,20 @@ def _tiktoken(file: Path) -> Tokenizer:
     return Tokenizer(f"tiktoken {file.name}, text split as {family} does", encoding.encode_ordinary)
 
 
+def _unreadable(path: str, cause: str | None) -> UsageError:
+    return UsageError(
+        "KVT-I021",
+        "the tokenizer file cannot be read",
+        where=Location(path),
+        cause=cause,
+        hint=_NAMES,
+    )
+
+
 def _not_one(file: Path) -> UsageError:
     return UsageError(
         "KVT-I022",
         "the file holds no tokenizer",
         where=Location(str(file)),
-        hint="`--tokenizer` names a Hugging Face tokenizer.json or a tiktoken rank file",
+        hint=_NAMES,
     )
