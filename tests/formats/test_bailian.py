@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvtrace.ingest.blockids import chain_content_ids
 from kvtrace.ingest.contract import RequestRow
-from kvtrace.ingest.formats.bailian import FORMATS, chain_content_ids
+from kvtrace.ingest.formats.bailian import FORMATS
 from kvtrace.ingest.registry import all_formats
 from tests.formats.reading import DATA, decoded, read_bytes, sniffed
 
