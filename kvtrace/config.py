@@ -107,6 +107,7 @@ SETTINGS: Final[tuple[SettingSpec, ...]] = (
         "bytes of prompt text a token, where there is no tokenizer",
         _within(1.0, 16.0),
     ),
+    SettingSpec("hash_prompts", bool, True, "make block keys of prompts that stand in the logs"),
     SettingSpec("mapping", str, None, "mapping TOML: fields, units and clock of logs of your own"),
     SettingSpec("salt", str, None, "key of the hashes; the same salt joins runs", _salt),
     SettingSpec(

@@ -88,6 +88,7 @@ def ingest_into(
         allow_inert_pickle=settings.switch("allow_inert_pickle"),
         tokenizer=settings.text("tokenizer"),
         bytes_per_token=settings.number("bytes_per_token"),
+        hash_prompts=settings.switch("hash_prompts"),
         mapping=mapping_of(settings),
     )
     given = settings.text("salt")

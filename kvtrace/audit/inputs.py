@@ -57,6 +57,7 @@ HARMLESS_SETTINGS: Final = frozenset(
         "block_size",
         "bytes_per_token",
         "depth",
+        "hash_prompts",
         "json",
         "lang",
         "mapping",

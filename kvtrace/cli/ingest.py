@@ -19,6 +19,7 @@ def ingest(
     allow_inert_pickle: opt.AllowInertPickle = None,
     tokenizer: opt.Tokenizer = None,
     bytes_per_token: opt.BytesPerToken = None,
+    hash_prompts: opt.HashPrompts = None,
     mapping: opt.Mapping = None,
     salt: opt.Salt = None,
     as_json: opt.Json = False,
@@ -42,6 +43,7 @@ def ingest(
         allow_inert_pickle=allow_inert_pickle,
         tokenizer=tokenizer,
         bytes_per_token=bytes_per_token,
+        hash_prompts=hash_prompts,
         mapping=mapping,
         salt=salt,
     )

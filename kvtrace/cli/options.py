@@ -50,6 +50,13 @@ BytesPerToken = Annotated[
     float | None,
     typer.Option("--bytes-per-token", help="For prompts that are text, without a tokenizer [4]."),
 ]
+HashPrompts = Annotated[
+    bool | None,
+    typer.Option(
+        "--hash-prompts/--no-hash-prompts",
+        help="Make block keys of prompts that stand in the logs [on].",
+    ),
+]
 Mapping = Annotated[
     str | None,
     typer.Option(help="Mapping TOML: fields, units and clock of JSON or CSV logs of your own."),

@@ -6,14 +6,16 @@ import csv
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Final, TypeVar
 
 from kvtrace.ingest.contract import Guess, Head, ReadContext, Record
 from kvtrace.ingest.frame import MAX_RECORD_BYTES
-from kvtrace.ingest.jsonrows import RowT
 from kvtrace.ingest.limits import MAX_COUNT
 
 _BOM: Final = "\ufeff"
+
+RowT = TypeVar("RowT")
+"""A row, or a row with its prompt."""
 
 
 class BadCellError(ValueError):

@@ -7,11 +7,11 @@ so what becomes of the entries inside an answer is counted here and noted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from kvtrace.ingest.contract import ReadContext, Record, Row
+from kvtrace.ingest.contract import ReadContext, Record
 from kvtrace.ingest.jsonfields import Ignored, decode_json
 from kvtrace.ingest.rawvalues import NO_VALUE
 from kvtrace.units import MIB
@@ -28,19 +28,19 @@ class _Answer(msgspec.Struct, gc=False):
 _ANSWER: Final = msgspec.json.Decoder(_Answer)
 _ENTRIES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
-ParseEntry = Callable[[Record, bytes], Row | Ignored]
-"""The row of one entry; raises msgspec's errors for what it cannot use."""
+EntryT = TypeVar("EntryT")
 
 
-class Answers:
+class Answers(Generic[EntryT]):
     """Reads records that are answers, or entries alone."""
 
-    def __init__(self, parse: ParseEntry) -> None:
+    def __init__(self, parse: Callable[[Record, bytes], EntryT | Ignored]) -> None:
+        """`parse` gives what one entry becomes; it raises msgspec's errors for what is unusable."""
         self._parse = parse
         self._left_out: dict[str, int] = {}
         self._refused: dict[str, int] = {}
 
-    def rows(self, record: Record) -> list[Row] | Ignored:
+    def rows(self, record: Record) -> list[EntryT] | Ignored:
         """The rows of one record.
 
         Raises:
@@ -55,12 +55,12 @@ class Answers:
                 return self._alone(record, data)
         return self._alone(record, record.data)
 
-    def _alone(self, record: Record, data: bytes) -> list[Row] | Ignored:
+    def _alone(self, record: Record, data: bytes) -> list[EntryT] | Ignored:
         parsed = self._parse(record, data)
         return parsed if isinstance(parsed, Ignored) else [parsed]
 
-    def _entries(self, record: Record, entries: list[msgspec.Raw]) -> list[Row]:
-        rows: list[Row] = []
+    def _entries(self, record: Record, entries: list[msgspec.Raw]) -> list[EntryT]:
+        rows: list[EntryT] = []
         refused: msgspec.ValidationError | None = None
         for entry in entries:
             try:

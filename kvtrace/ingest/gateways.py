@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.contract import ReadContext, RequestRow
+from kvtrace.ingest.contract import ReadContext, Record, RequestRow
 from kvtrace.ingest.instants import Instants
-from kvtrace.ingest.jsonfields import flag_lengths
+from kvtrace.ingest.jsonfields import Ignored, flag_lengths
+from kvtrace.ingest.prompts.bodies import BodyReader
+from kvtrace.ingest.prompts.rows import Prompted, note_few_prompts, prompted_rows, with_blocks
 from kvtrace.ingest.rawvalues import raw_text
 from kvtrace.ingest.usage import TokenUsage, parsed_count
 from kvtrace.schema.manifest import Status
@@ -58,13 +61,34 @@ def _is_empty(status: Status, usage: TokenUsage) -> bool:
 
 
 class GatewayFile:
-    """The rows of one file: their clock, what their token counts mean, and the notes on both."""
+    """The rows of one file: clock, what token counts mean, prompts, and the notes on all that."""
 
     def __init__(self, context: ReadContext) -> None:
         self.context = context
         self.instants = Instants(context)
+        self.bodies = BodyReader(context)
         self._assumed: dict[tuple[str, bool], int] = {}
         self._knows_cached = False
+        self._rows = self._rows_with_blocks = 0
+
+    def prompted_rows(
+        self, records: Iterable[Record], parse: Callable[[Record], Sequence[Prompted] | Ignored]
+    ) -> Iterator[RequestRow]:
+        """The rows of all records, with the block keys of their prompts."""
+        return self._watched(prompted_rows(records, self.context, parse))
+
+    def with_blocks(self, rows: Iterable[Prompted]) -> Iterator[RequestRow]:
+        """The rows, with the block keys of their prompts."""
+        hasher = self.context.prompt_hasher
+        yield from self._watched(with_blocks(rows, hasher))
+        if hasher is not None:
+            hasher.describe(self.context)
+
+    def _watched(self, rows: Iterable[RequestRow]) -> Iterator[RequestRow]:
+        for row in rows:
+            self._rows += 1
+            self._rows_with_blocks += row.block_keys is not None
+            yield row
 
     def fill(self, row: RequestRow, usage: TokenUsage | None, flags: list[str]) -> RequestRow:
         """The row with its tokens and flags.
@@ -97,10 +121,20 @@ class GatewayFile:
     def finish(self, time_field: str, *, naive_is_utc_because: str | None = None) -> None:
         """Clock, grade and notes of the file; `time_field` gives the arrival."""
         self.instants.finish(time_field, naive_is_utc_because=naive_is_utc_because)
-        if not self._knows_cached:
-            self.context.evidence_grade = "L"
+        self.bodies.describe()
+        self._grade()
         if self._assumed:
             self.context.note("cache_semantics_assumed", self._assumption(), severity="warning")
+
+    def _grade(self) -> None:
+        """Blocks of most requests, else cached counts, else lengths. Few blocks prove nothing."""
+        context = self.context
+        if 2 * self._rows_with_blocks > self._rows:
+            context.evidence_grade = "A"
+            return
+        if self._rows_with_blocks:
+            note_few_prompts(context, self._rows_with_blocks, self._rows)
+        context.evidence_grade = "B" if self._knows_cached else "L"
 
     def _assumption(self) -> str:
         parts = [

@@ -41,6 +41,8 @@ class IngestSettings:
     """Path of a local tokenizer for prompts that are text."""
     bytes_per_token: float | None = None
     """For prompts that are text where there is no tokenizer; None: assumed."""
+    hash_prompts: bool = True
+    """Make block keys of prompts that stand in the logs; else prompts are not looked at."""
     mapping: Mapping | None = None
     """How to read files that a mapping fits; it comes before the known formats."""
 
@@ -177,12 +179,18 @@ class FileReader:
             year=self.settings.year,
             block_size_tokens=self.settings.block_size_tokens,
             token_key=self.hasher.key_of("tokens"),
-            prompt_hasher=PromptHasher(
-                self.hasher.key_of("tokens"),
-                block_tokens=self.settings.block_size_tokens,
-                tokenizer=self.settings.tokenizer,
-                bytes_per_token=self.settings.bytes_per_token,
-            ),
+            prompt_hasher=self._prompt_hasher(),
+        )
+
+    def _prompt_hasher(self) -> PromptHasher | None:
+        settings = self.settings
+        if not settings.hash_prompts:
+            return None
+        return PromptHasher(
+            self.hasher.key_of("tokens"),
+            block_tokens=settings.block_size_tokens,
+            tokenizer=settings.tokenizer,
+            bytes_per_token=settings.bytes_per_token,
         )
 
     def _read_plain(self, read: _OpenFile, found: Format, framing: Framing) -> list[FileRead]:

@@ -89,7 +89,7 @@ def test_no_text_host_or_address_is_kept() -> None:
 
 
 def test_grade_is_of_lengths_where_no_call_says_what_was_cached() -> None:
-    assert read_bytes(PAYLOAD, GOOD).context.evidence_grade is None
+    assert read_bytes(PAYLOAD, GOOD).context.evidence_grade == "B"
     assert read_bytes(PAYLOAD, GOOD.split(b"\n")[1]).context.evidence_grade == "L"
 
 

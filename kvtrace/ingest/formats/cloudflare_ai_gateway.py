@@ -97,7 +97,7 @@ def _first_id(metadata: Mapping[str, object], names: Iterable[str]) -> str | Non
 
 def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
     file = _LogFile(context)
-    answers = Answers(file.row)
+    answers: Answers[Row] = Answers(file.row)
     yield from json_record_rows(records, context.tally, answers.rows)
     answers.finish(context)
     file.gateway.finish("created_at")

@@ -132,10 +132,11 @@ FORMATS: tuple[Format, ...] = (
         name="jaeger",
         title="Spans of model calls (Jaeger JSON)",
         framing="json",
-        best_grade="B",
+        best_grade="A",
         supplies=CALL_COLUMNS,
         missing={
-            "reuse": "block hashes; vLLM: --kv-events-config"
+            "reuse": "prompts on the spans, of which kvtrace makes block keys; vLLM:"
+            " --kv-events-config"
             ' \'{"enable_kv_cache_events":true,"publisher":"zmq"}\' with a subscriber that writes a'
             " file",
             "cached_tokens": "SGLang's spans have them; vLLM's do not: its usage in a gateway's log"

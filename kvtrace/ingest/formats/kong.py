@@ -23,8 +23,9 @@ from kvtrace.ingest.contract import (
     Row,
 )
 from kvtrace.ingest.gateways import GatewayFile, endpoint_of, status_in, status_of_code
-from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows, keys_of
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, raw_decimal, raw_text
+from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns, keys_of
+from kvtrace.ingest.prompts.rows import Prompted
+from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_text
 from kvtrace.ingest.usage import TokenUsage, read_usage
 
 NO_CALL: Final = "without_llm_call"
@@ -46,10 +47,15 @@ class _Cache(msgspec.Struct, gc=False):
     cache_status: object = None
 
 
+class _Payload(msgspec.Struct, gc=False):
+    request: msgspec.Raw = NO_VALUE
+
+
 class _Plugin(msgspec.Struct, gc=False):
     usage: dict[str, msgspec.Raw] | None = None
     meta: _Meta | None = None
     cache: _Cache | None = None
+    payload: msgspec.Raw = NO_VALUE
 
 
 class _Latencies(msgspec.Struct, gc=False):
@@ -76,25 +82,32 @@ class _Entry(msgspec.Struct, gc=False):
     request: _Request | None = None
     response: _Response | None = None
     consumer: _Consumer | None = None
-    ai: dict[str, _Plugin | None] | None = None
+    ai: dict[str, msgspec.Raw] | None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_Entry)
 _USAGE: Final = msgspec.json.Decoder(dict[str, object])
+_PLUGIN: Final = msgspec.json.Decoder(_Plugin | None)
+_PAYLOAD: Final = msgspec.json.Decoder(_Payload)
+_PAYLOAD_NAME: Final = "payload"
 
 
 class _KongFile:
     def __init__(self, context: ReadContext) -> None:
         self.gateway = GatewayFile(context)
 
-    def rows(self, record: Record) -> list[Row] | Ignored:
+    def rows(self, record: Record) -> list[Prompted] | Ignored:
         """The request of one entry.
 
         Raises:
             msgspec.DecodeError: not JSON, or a field is of the wrong type or out of range.
         """
         raw = decode_json(_DECODER, record.data)
-        plugin = _plugin(raw.ai or {})
+        written = raw.ai or {}
+        plugins = {
+            name: _PLUGIN.decode(data) for name, data in written.items() if name != _PAYLOAD_NAME
+        }
+        plugin = _plugin(plugins)
         if plugin is None:
             return Ignored(NO_CALL)
         flags: list[str] = []
@@ -122,7 +135,19 @@ class _KongFile:
             if is_hit
             else status_of_code(status_in("response.status", response.status)),
         )
-        return [self.gateway.fill(row, _usage(usage), flags)]
+        row = self.gateway.fill(row, _usage(usage), flags)
+        return [self.gateway.bodies.prompted(row, *self._payloads(plugin, written))]
+
+    def _payloads(
+        self, plugin: _Plugin, written: Mapping[str, msgspec.Raw]
+    ) -> Iterator[msgspec.Raw]:
+        """The request of the plugin, or of `ai.payload` beside the plugins."""
+        if not self.gateway.bodies.is_on:
+            return
+        for place in (plugin.payload, written.get(_PAYLOAD_NAME, NO_VALUE)):
+            payload = nested(_PAYLOAD, place)
+            if payload is not None:
+                yield payload.request
 
 
 def _plugin(plugins: Mapping[str, _Plugin | None]) -> _Plugin | None:
@@ -146,7 +171,7 @@ def _usage(written: Mapping[str, msgspec.Raw]) -> TokenUsage | None:
 
 def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
     file = _KongFile(context)
-    yield from json_record_rows(records, context.tally, file.rows)
+    yield from file.gateway.prompted_rows(records, file.rows)
     file.gateway.finish("started_at")
 
 
@@ -173,7 +198,7 @@ FORMATS: tuple[Format, ...] = (
         name="kong",
         title="Kong AI Gateway log (JSON lines)",
         framing="lines",
-        best_grade="B",
+        best_grade="A",
         supplies=(
             "request_id",
             "tenant",
@@ -187,10 +212,11 @@ FORMATS: tuple[Format, ...] = (
             "ttft_ns",
             "e2e_ns",
             "status",
+            "block_keys",
         ),
         missing={
-            "reuse": "block identity, which no gateway writes: the engines' KV events"
-            " (--kv-events-config)",
+            "reuse": "log_payloads=true: kvtrace makes block keys of the prompts; or the engines'"
+            " KV events (--kv-events-config)",
             "cached_tokens": "Kong 3.8 or newer, and an engine that reports it"
             " (vLLM --enable-prompt-tokens-details)",
             "ttft": "streamed calls through Kong 3.8 or newer",
@@ -200,7 +226,7 @@ FORMATS: tuple[Format, ...] = (
         versions="Kong Gateway 3.6 to 3.11, log serializer and ai-proxy as documented",
         sniff=_sniff,
         read=_read,
-        enable_hint="ai-proxy with logging.log_statistics=true (and log_payloads=false), and a"
+        enable_hint="ai-proxy with logging.log_statistics=true (log_payloads=true for reuse), and a"
         " log plugin such as file-log with path=/var/log/kong/ai.log",
     ),
 )

@@ -24,7 +24,8 @@ from kvtrace.ingest.contract import (
 )
 from kvtrace.ingest.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
 from kvtrace.ingest.gateways import GatewayFile
-from kvtrace.ingest.jsonfields import Ignored, between_ns, decode_json, json_record_rows
+from kvtrace.ingest.jsonfields import Ignored, between_ns, decode_json
+from kvtrace.ingest.prompts.rows import Prompted
 from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, nested, raw_text
 from kvtrace.ingest.usage import TokenUsage, read_buckets, read_usage
 
@@ -61,6 +62,7 @@ class _Observation(msgspec.Struct, gc=False):
     session_id: object = None
     userId: object = None
     user_id: object = None
+    input: msgspec.Raw = NO_VALUE
 
 
 _DECODER: Final = msgspec.json.Decoder(_Observation)
@@ -71,7 +73,7 @@ class _ObservationFile:
     def __init__(self, context: ReadContext) -> None:
         self.gateway = GatewayFile(context)
 
-    def row(self, record: Record, data: bytes) -> Row | Ignored:
+    def row(self, record: Record, data: bytes) -> Prompted | Ignored:
         """The request of one observation.
 
         Raises:
@@ -105,7 +107,7 @@ class _ObservationFile:
             e2e_ns=between_ns(start, end, flags),
             status="error" if name_of(raw.level) == "ERROR" else "ok",
         )
-        return self.gateway.fill(row, usage, flags)
+        return self.gateway.bodies.prompted(self.gateway.fill(row, usage, flags), raw.input)
 
     def _instant(
         self, name: str, camel: msgspec.Raw, snake: msgspec.Raw, flags: list[str]
@@ -138,7 +140,7 @@ def _first(counts: Mapping[str, object], *names: str) -> object:
 def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
     file = _ObservationFile(context)
     answers = Answers(file.row)
-    yield from json_record_rows(records, context.tally, answers.rows)
+    yield from file.gateway.prompted_rows(records, answers.rows)
     answers.finish(context)
     file.gateway.finish("startTime")
 
@@ -166,7 +168,7 @@ FORMATS: tuple[Format, ...] = (
         name="langfuse",
         title="Langfuse observations (JSON or JSON lines)",
         framing="lines",
-        best_grade="B",
+        best_grade="A",
         supplies=(
             "request_id",
             "session_id",
@@ -180,9 +182,10 @@ FORMATS: tuple[Format, ...] = (
             "ttft_ns",
             "e2e_ns",
             "status",
+            "block_keys",
         ),
         missing={
-            "reuse": "block identity, or the inputs of the observations hashed by kvtrace",
+            "reuse": "the field io (v2) or inputs in the export: kvtrace makes block keys of them",
             "cached_tokens": "usageDetails with input_cached_tokens from the instrumentation, and"
             " an engine that reports it (vLLM --enable-prompt-tokens-details)",
             "ttft": "completionStartTime from the instrumentation",
@@ -193,7 +196,8 @@ FORMATS: tuple[Format, ...] = (
         sniff=_sniff,
         read=_read,
         enable_hint="GET /api/public/v2/observations?type=GENERATION&fields=core,basic,time,usage,"
-        "model, or a blob storage export of observations as JSONL",
+        "model (and io for reuse: prompts become keyed hashes), or a blob storage export of"
+        " observations as JSONL",
         max_record_bytes=MAX_ANSWER_BYTES,
     ),
 )

@@ -1,7 +1,9 @@
-"""Output files of batch APIs: OpenAI's (and vLLM's run-batch), Anthropic's, Gemini's.
+"""Files of batch APIs, input and output: OpenAI's (and vLLM's run-batch), Anthropic's, Gemini's.
 
 Read from openai 3.57 and anthropic 2.14: one result a line, with `custom_id` and the response or
-the error. The only time is `created`, in whole seconds, when the batch service ran the request.
+the error. The only time is `created`, in whole seconds, when the batch service ran the request. An
+input file has one request a line, with `custom_id` and the body (OpenAI), `params` (Anthropic) or
+`request` (Gemini), and no time: the prompts alone.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from kvtrace.ingest.contract import (
 )
 from kvtrace.ingest.gateways import GatewayFile, status_in, status_of_code
 from kvtrace.ingest.jsonfields import decode_json, json_record_rows, keys_of
+from kvtrace.ingest.prompts.rows import Prompted
 from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, raw_text
 from kvtrace.ingest.usage import read_usage
 from kvtrace.schema.manifest import Status
@@ -46,6 +49,18 @@ class _Response(_Body, gc=False):
     body: _Body | None = None
 
 
+class _Asked(msgspec.Struct, gc=False):
+    custom_id: object = None
+    key: object = None
+    body: msgspec.Raw = NO_VALUE
+    params: msgspec.Raw = NO_VALUE
+    request: msgspec.Raw = NO_VALUE
+
+
+class _Named(msgspec.Struct, gc=False):
+    model: object = None
+
+
 class _Outcome(msgspec.Struct, gc=False):
     type: object = None
     message: _Body | None = None
@@ -60,6 +75,9 @@ class _Result(msgspec.Struct, gc=False):
 
 
 _DECODER: Final = msgspec.json.Decoder(_Result)
+_ASKED: Final = msgspec.json.Decoder(_Asked)
+_NAMED: Final = msgspec.json.Decoder(_Named)
+_BODIES: Final = ("body", "params", "request")
 _NO_ERROR: Final = (b"", b"null")
 
 
@@ -99,6 +117,30 @@ class _BatchFile:
         return [self.gateway.fill(row, read_usage(usage) if usage else None, flags)]
 
 
+class _InputFile:
+    def __init__(self, context: ReadContext) -> None:
+        self.gateway = GatewayFile(context)
+
+    def rows(self, record: Record) -> list[Prompted]:
+        """The request of one line of an input file.
+
+        Raises:
+            msgspec.DecodeError: not JSON, or it has no request in it.
+        """
+        raw = decode_json(_ASKED, record.data)
+        body = next((one for name in _BODIES if bytes(one := getattr(raw, name))[:1] == b"{"), None)
+        if body is None:
+            raise msgspec.ValidationError("no request")
+        row = RequestRow(
+            offset=record.offset,
+            line=record.line,
+            request_id=id_of(raw.custom_id) or id_of(raw.key),
+            llm=name_of(decode_json(_NAMED, bytes(body)).model),
+            request_type="batch",
+        )
+        return [self.gateway.bodies.prompted(row, body)]
+
+
 def _status(raw: _Result, *, has_error: bool) -> Status:
     if raw.result is not None:
         kind = name_of(raw.result.type)
@@ -118,6 +160,34 @@ def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
             "Arrival is the response's `created`, the second in which the batch service ran the"
             " request: it is not when somebody asked.",
         )
+
+
+def _read_input(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
+    file = _InputFile(context)
+    yield from file.gateway.prompted_rows(records, file.rows)
+    file.gateway.finish("created")
+    context.note(
+        "batch_input_only",
+        "An input file of a batch says what was asked, not when it ran or what came back: lengths"
+        " are estimated from the prompts, and their order is that of the file.",
+    )
+
+
+def _sniff_input(head: Head) -> Guess | None:
+    objects = head.json_objects
+    ours = sum(_is_asked(item) for item in objects)
+    if ours == 0:
+        return None
+    return Guess(
+        0.6 + 0.36 * ours / len(objects),
+        f"{ours} of {len(objects)} records are requests of a batch (custom_id and body)",
+    )
+
+
+def _is_asked(item: Mapping[str, object]) -> bool:
+    if "custom_id" in item:
+        return isinstance(item.get("body", item.get("params")), dict)
+    return "key" in item and "contents" in keys_of(item.get("request"))
 
 
 def _sniff(head: Head) -> Guess | None:
@@ -166,5 +236,24 @@ FORMATS: tuple[Format, ...] = (
         sniff=_sniff,
         read=_read,
         enable_hint="download the output file of the batch (and its error file)",
+    ),
+    Format(
+        name="openai_batch_input",
+        title="Batch input of OpenAI, vLLM, Anthropic or Gemini (JSON lines)",
+        framing="lines",
+        best_grade="A",
+        supplies=("request_id", "llm", "request_type", "prompt_tokens", "block_keys"),
+        missing={
+            "cached_tokens": "the output file of the batch, and vLLM run-batch with"
+            " --enable-prompt-tokens-details",
+            "ttft": "a batch has none; the engine's spans (vLLM: --otlp-traces-endpoint)",
+            "e2e": "the engine's spans (vLLM: --otlp-traces-endpoint)",
+            "queue": "the engine's spans (vLLM: --otlp-traces-endpoint)",
+            "sessions": "a batch has none",
+        },
+        versions="openai 3.57 and anthropic 2.14, types of batch requests; vLLM 0.33 run-batch",
+        sniff=_sniff_input,
+        read=_read_input,
+        enable_hint="the file that was uploaded with purpose=batch",
     ),
 )

@@ -81,7 +81,7 @@ class _GenerationFile:
 
 def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
     file = _GenerationFile(context)
-    answers = Answers(file.row)
+    answers: Answers[Row] = Answers(file.row)
     yield from json_record_rows(records, context.tally, answers.rows)
     answers.finish(context)
     file.gateway.finish("created_at")

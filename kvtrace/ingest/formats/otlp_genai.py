@@ -18,6 +18,7 @@ from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, Ro
 from kvtrace.ingest.jsonfields import Ignored, decode_json, json_record_rows, keys_of
 from kvtrace.ingest.spans.calls import CALL_COLUMNS, ENGINE_SPAN, CallReader, Span
 from kvtrace.ingest.spans.nesting import CallBook
+from kvtrace.ingest.spans.prompts import PROMPT_KEYS
 from kvtrace.units import MIB
 
 _ERROR_CODES: Final = (2, "2", "STATUS_CODE_ERROR")
@@ -38,6 +39,10 @@ class _Attribute(msgspec.Struct, gc=False):
     value: _Value | None = None
 
 
+class _Event(msgspec.Struct, gc=False):
+    attributes: list[_Attribute] | None = None
+
+
 class _Status(msgspec.Struct, gc=False):
     code: int | str | None = None
 
@@ -50,6 +55,7 @@ class _Span(msgspec.Struct, gc=False):
     start: int | None = msgspec.field(default=None, name="startTimeUnixNano")
     end: int | None = msgspec.field(default=None, name="endTimeUnixNano")
     attributes: list[_Attribute] | None = None
+    events: list[_Event] | None = None
     status: _Status | None = None
 
 
@@ -115,12 +121,20 @@ def _span(found: _Span, scope: str) -> Span:
         start_ns=found.start,
         end_ns=found.end,
         is_error=found.status is not None and found.status.code in _ERROR_CODES,
-        attributes={
-            item.key: _plain(item.value)
-            for item in found.attributes or ()
-            if item.value is not None
-        },
+        attributes=_attributes(found),
     )
+
+
+def _attributes(found: _Span) -> dict[str, object]:
+    """The attributes of a span, and those of its events that hold the prompt."""
+    told = {
+        item.key: _plain(item.value) for item in found.attributes or () if item.value is not None
+    }
+    for event in found.events or ():
+        for item in event.attributes or ():
+            if item.key in PROMPT_KEYS and item.value is not None:
+                told.setdefault(item.key, _plain(item.value))
+    return told
 
 
 def _plain(value: _Value) -> object:
@@ -193,10 +207,12 @@ FORMATS: tuple[Format, ...] = (
         name="otlp_genai",
         title="Spans of model calls (OTLP JSON): engines, gateways, agents",
         framing="lines",
-        best_grade="B",
+        best_grade="A",
         supplies=CALL_COLUMNS,
         missing={
-            "reuse": "block hashes; vLLM: --kv-events-config"
+            "reuse": "prompts on the spans, of which kvtrace makes block keys"
+            " (OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=span_only); vLLM:"
+            " --kv-events-config"
             ' \'{"enable_kv_cache_events":true,"publisher":"zmq"}\' with a subscriber that writes a'
             " file",
             "cached_tokens": "SGLang's spans have them; vLLM's do not: its usage in a gateway's log"

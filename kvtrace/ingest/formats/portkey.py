@@ -22,7 +22,8 @@ from kvtrace.ingest.contract import (
 )
 from kvtrace.ingest.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
 from kvtrace.ingest.gateways import GatewayFile, status_in, status_of_code
-from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
+from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns
+from kvtrace.ingest.prompts.rows import Prompted
 from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_text
 from kvtrace.ingest.usage import parsed_count, read_usage
 from kvtrace.schema.manifest import Status
@@ -51,17 +52,23 @@ class _Log(msgspec.Struct, gc=False):
     cache_status: object = None
     retry_success_count: object = None
     metadata: msgspec.Raw = NO_VALUE
+    request: msgspec.Raw = NO_VALUE
+
+
+class _Request(msgspec.Struct, gc=False):
+    body: msgspec.Raw = NO_VALUE
 
 
 _DECODER: Final = msgspec.json.Decoder(_Log)
 _METADATA: Final = msgspec.json.Decoder(_Metadata)
+_REQUEST: Final = msgspec.json.Decoder(_Request)
 
 
 class _LogFile:
     def __init__(self, context: ReadContext) -> None:
         self.gateway = GatewayFile(context)
 
-    def row(self, record: Record, data: bytes) -> Row | Ignored:
+    def row(self, record: Record, data: bytes) -> Prompted | Ignored:
         """The request of one log entry.
 
         Raises:
@@ -94,7 +101,11 @@ class _LogFile:
         )
         if parsed_count("retry_success_count", raw.retry_success_count):
             flags.append(RETRIED_FLAG)
-        return self.gateway.fill(row, usage, flags)
+        request = nested(_REQUEST, raw.request) if self.gateway.bodies.is_on else None
+        inner = NO_VALUE if request is None else request.body
+        return self.gateway.bodies.prompted(
+            self.gateway.fill(row, usage, flags), inner, raw.request
+        )
 
 
 def _status(raw: _Log) -> Status:
@@ -108,7 +119,7 @@ def _status(raw: _Log) -> Status:
 def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
     file = _LogFile(context)
     answers = Answers(file.row)
-    yield from json_record_rows(records, context.tally, answers.rows)
+    yield from file.gateway.prompted_rows(records, answers.rows)
     answers.finish(context)
     file.gateway.finish("created_at")
 
@@ -133,7 +144,7 @@ FORMATS: tuple[Format, ...] = (
         name="portkey",
         title="Portkey log export (JSON or JSON lines)",
         framing="lines",
-        best_grade="L",
+        best_grade="A",
         supplies=(
             "request_id",
             "session_id",
@@ -144,10 +155,11 @@ FORMATS: tuple[Format, ...] = (
             "output_tokens",
             "e2e_ns",
             "status",
+            "block_keys",
         ),
         missing={
-            "reuse": "block identity, which no gateway writes: the engines' KV events"
-            " (--kv-events-config)",
+            "reuse": "`request` in requested_data: kvtrace makes block keys of the prompts; or the"
+            " engines' KV events (--kv-events-config)",
             "cached_tokens": "Portkey exports none; the usage of the responses in your own log",
             "ttft": "measure it in the client; the engine's spans (vLLM: --otlp-traces-endpoint)",
             "queue": "the engine's spans (vLLM: --otlp-traces-endpoint)",

@@ -65,8 +65,8 @@ def with_blocks(rows: Iterable[Prompted], hasher: PromptHasher | None) -> Iterat
     size = 0
     is_measuring = hasher.can_calibrate
     for row, prompt in rows:
-        if not is_measuring:
-            yield _filled(row, prompt, hasher)
+        if not is_measuring or (prompt is None and not held):
+            yield filled(row, prompt, hasher)
             continue
         held.append((row, prompt))
         size += 0 if prompt is None else len(prompt.text)
@@ -77,6 +77,16 @@ def with_blocks(rows: Iterable[Prompted], hasher: PromptHasher | None) -> Iterat
     yield from _measured(held, hasher)
 
 
+def note_few_prompts(context: ReadContext, rows_with_blocks: int, rows: int) -> None:
+    """Leave the blocks of a file out in which few requests have any."""
+    context.found_block_size_tokens = None
+    context.note(
+        "prompts_in_few_rows",
+        f"{rows_with_blocks:,} of {rows:,} requests have a prompt that can be cut into blocks: too"
+        " few to say how much is reused. They are kept without blocks.",
+    )
+
+
 def _measured(held: Sequence[Prompted], hasher: PromptHasher) -> Iterator[RequestRow]:
     hasher.calibrate(
         (len(prompt.text), row.prompt_tokens)
@@ -84,10 +94,10 @@ def _measured(held: Sequence[Prompted], hasher: PromptHasher) -> Iterator[Reques
         if prompt is not None and row.prompt_tokens is not None
     )
     for row, prompt in held:
-        yield _filled(row, prompt, hasher)
+        yield filled(row, prompt, hasher)
 
 
-def _filled(row: RequestRow, prompt: Prompt | None, hasher: PromptHasher) -> RequestRow:
+def filled(row: RequestRow, prompt: Prompt | None, hasher: PromptHasher) -> RequestRow:
     """The row with the blocks of its prompt, and its length if the log states none."""
     if prompt is None or row.block_keys is not None:
         return row

@@ -15,7 +15,9 @@ from typing import Final
 from kvtrace.ingest.clocks import INT64_MAX
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
 from kvtrace.ingest.jsonfields import between_ns, flag_lengths, mean_per_token_ns
+from kvtrace.ingest.prompts.bodies import BodyReader
 from kvtrace.ingest.spans.attributes import Attributes
+from kvtrace.ingest.spans.prompts import prompt_of
 from kvtrace.ingest.usage import OTEL_KEYS
 from kvtrace.schema.manifest import Status
 
@@ -38,6 +40,7 @@ CALL_COLUMNS: Final = (
     "tpot_ns",
     "e2e_ns",
     "status",
+    "block_keys",
 )
 """The columns that spans can fill."""
 _LATENCY: Final = "gen_ai.latency."
@@ -84,6 +87,7 @@ class CallReader:
 
     def __init__(self, context: ReadContext) -> None:
         self._context = context
+        self._bodies = BodyReader(context)
         self._has_start = self._has_v0 = self._has_cached = False
         self._engines: set[str | None] = set()
 
@@ -117,7 +121,17 @@ class CallReader:
             flags.append(_INVALID_FLAG)
         row.flags = tuple(flags)
         flag_lengths(row)
+        self._fill_blocks(row, span)
         return row
+
+    def _fill_blocks(self, row: RequestRow, span: Span) -> None:
+        """The block keys of the prompt, if the span has it.
+
+        They are made at once: a call may be held for long, and its prompt must not be.
+        """
+        found = prompt_of(span.attributes) if self._bodies.is_on else None
+        if found is not None:
+            self._bodies.fill(row, found[0], beside=found[1])
 
     def _start(self, span: Span) -> int | None:
         if span.start_ns is None or not 0 < span.start_ns <= INT64_MAX:
@@ -161,6 +175,7 @@ class CallReader:
         if self._has_v0:
             context.engine_version = "V0"
             context.engine_version_reason = "spans have time_in_scheduler or time_in_model_forward"
+        self._bodies.describe()
         if not self._has_cached:
             context.evidence_grade = "L"
 

@@ -25,10 +25,12 @@ _SUPPLIES = (
     "ttft_ns",
     "e2e_ns",
     "status",
+    "block_keys",
 )
 _MISSING = {
-    "reuse": "block identity, which no gateway writes: the engines' KV events (vLLM, SGLang:"
-    " --kv-events-config), or the prompts themselves hashed by kvtrace",
+    "reuse": "messages in the log (turn_off_message_logging: false; spend logs:"
+    " store_prompts_in_spend_logs: true), of which kvtrace makes block keys; or the engines' KV"
+    " events (vLLM, SGLang: --kv-events-config)",
     "cached_tokens": "the engine must report it: vLLM --enable-prompt-tokens-details,"
     " SGLang --enable-cache-report",
     "ttft": "streamed calls only; for the others the engine's spans (vLLM: --otlp-traces-endpoint)",
@@ -41,7 +43,7 @@ FORMATS: tuple[Format, ...] = (
         name="litellm",
         title="LiteLLM standard logging payload (JSON lines)",
         framing="lines",
-        best_grade="B",
+        best_grade="A",
         supplies=(*_SUPPLIES, "parent_id"),
         missing=_MISSING,
         versions="LiteLLM 1.110.2: StandardLoggingPayload, spend log rows of the API; older ones"
@@ -49,14 +51,14 @@ FORMATS: tuple[Format, ...] = (
         sniff=payload.sniff,
         read=payload.read,
         enable_hint='litellm_settings: {callbacks: ["s3_v2"]} (or "gcs_bucket", "generic_api") with'
-        " turn_off_message_logging: true",
+        " turn_off_message_logging: false for reuse (prompts become keyed hashes), else true",
         max_record_bytes=64 * MIB,
     ),
     Format(
         name="litellm_spend_logs",
         title="LiteLLM spend logs (CSV)",
         framing="csv",
-        best_grade="B",
+        best_grade="A",
         supplies=_SUPPLIES,
         missing=_MISSING,
         versions='LiteLLM 1.110.2: table "LiteLLM_SpendLogs"',

@@ -11,6 +11,8 @@ import msgspec
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
 from kvtrace.ingest.gateways import GatewayFile
 from kvtrace.ingest.jsonfields import between_ns
+from kvtrace.ingest.prompts.bodies import Body
+from kvtrace.ingest.prompts.rows import Prompted
 from kvtrace.ingest.usage import read_usage
 from kvtrace.schema.manifest import Status
 
@@ -79,6 +81,21 @@ class LiteLlmFile(GatewayFile):
         )
         self._watch(call.session_id)
         return self.fill(row, read_usage(call.usage), flags)
+
+    def prompted(
+        self,
+        row: RequestRow,
+        messages: bytes | msgspec.Raw,
+        parameters: Body | None,
+        request: bytes | msgspec.Raw,
+    ) -> Prompted:
+        """The row with the prompt of the call: the messages, else the request to the proxy.
+
+        Tools and a system prompt of its own (Anthropic's API) stand among the parameters.
+        """
+        if not self.bodies.is_on:
+            return row, None
+        return self.bodies.prompted(row, messages, request, beside=parameters)
 
     def _instant(self, name: str, text: str | None, flags: list[str]) -> int | None:
         return None if text is None else self.instants.text_ns(name, text, flags)

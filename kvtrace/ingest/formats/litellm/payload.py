@@ -9,7 +9,9 @@ import msgspec
 
 from kvtrace.ingest.contract import Guess, Head, ReadContext, Record, Row
 from kvtrace.ingest.formats.litellm.attempts import Attempt, LiteLlmFile
-from kvtrace.ingest.jsonfields import decode_json, json_record_rows
+from kvtrace.ingest.jsonfields import decode_json
+from kvtrace.ingest.prompts.bodies import Body
+from kvtrace.ingest.prompts.rows import Prompted
 from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, nested, raw_flag, raw_text
 
 _USAGE: Final = msgspec.json.Decoder(dict[str, object])
@@ -31,7 +33,9 @@ class _WithUsage(msgspec.Struct, gc=False):
     usage: msgspec.Raw = NO_VALUE
 
 
-class _Parameters(msgspec.Struct, gc=False):
+class _Parameters(Body, gc=False):
+    """Of the parameters: the earlier response, and what a prompt has beside its messages."""
+
     previous_response_id: object = None
 
 
@@ -63,6 +67,8 @@ class _Payload(msgspec.Struct, gc=False):
     model_parameters: msgspec.Raw = NO_VALUE
     error_information: msgspec.Raw = NO_VALUE
     response: msgspec.Raw = NO_VALUE
+    messages: msgspec.Raw = NO_VALUE
+    proxy_server_request: msgspec.Raw = NO_VALUE
 
 
 _DECODER: Final = msgspec.json.Decoder(_Payload)
@@ -77,7 +83,7 @@ class _PayloadFile:
     def __init__(self, context: ReadContext) -> None:
         self.calls = LiteLlmFile(context)
 
-    def rows(self, record: Record) -> list[Row]:
+    def rows(self, record: Record) -> list[Prompted]:
         """The request of one record.
 
         Raises:
@@ -109,7 +115,8 @@ class _PayloadFile:
             ended_at=raw_text(raw.endTime),
             usage=_usage(raw, metadata),
         )
-        return [self.calls.row(record, call)]
+        row = self.calls.row(record, call)
+        return [self.calls.prompted(row, raw.messages, parameters, raw.proxy_server_request)]
 
 
 def tenant_of(*candidates: object) -> str | None:
@@ -140,7 +147,7 @@ def _usage(raw: _Payload, metadata: _Metadata) -> Mapping[str, object]:
 def read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
     """The calls of a file of payloads."""
     file = _PayloadFile(context)
-    yield from json_record_rows(records, context.tally, file.rows)
+    yield from file.calls.prompted_rows(records, file.rows)
     file.calls.describe()
 
 

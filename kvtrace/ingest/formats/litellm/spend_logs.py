@@ -12,9 +12,11 @@ from kvtrace.ingest.contract import Guess, Head, ReadContext, Record, RequestRow
 from kvtrace.ingest.formats.litellm.attempts import Attempt, LiteLlmFile
 from kvtrace.ingest.formats.litellm.payload import tenant_of
 from kvtrace.ingest.jsonfields import decode_json
+from kvtrace.ingest.prompts.rows import Prompted
 
 _REQUIRED: Final = ("request_id", "startTime", "spend")
 _COUNTS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
+_PROMPTS: Final = ("messages", "proxy_server_request")
 _NULLS: Final = ("", "NULL", "null", "\\N")
 
 
@@ -36,7 +38,7 @@ class _SpendFile:
     def __init__(self, context: ReadContext) -> None:
         self.calls = LiteLlmFile(context)
 
-    def row(self, record: Record, cell: dict[str, str]) -> RequestRow:
+    def row(self, record: Record, cell: dict[str, str]) -> Prompted:
         """The request of one record.
 
         Raises:
@@ -63,9 +65,15 @@ class _SpendFile:
             usage=usage,
         )
         try:
-            return self.calls.row(record, call)
+            row = self.calls.row(record, call)
         except msgspec.ValidationError as bad:
             raise BadCellError("invalid_field", str(bad)) from bad
+        messages, request = (_json_cell(known, name) for name in _PROMPTS)
+        return self.calls.prompted(row, messages, None, request)
+
+
+def _json_cell(known: dict[str, str], name: str) -> bytes:
+    return known.get(name, "").encode("utf-8", "surrogatepass")
 
 
 def _metadata(text: str | None) -> _Metadata:
@@ -81,7 +89,8 @@ def _metadata(text: str | None) -> _Metadata:
 def read(records: Iterable[Record], context: ReadContext) -> Iterator[RequestRow]:
     """The calls of a CSV file."""
     file = _SpendFile(context)
-    yield from CsvTable(_REQUIRED, context).rows(records, file.row)
+    rows = CsvTable(_REQUIRED, context).rows(records, file.row)
+    yield from file.calls.with_blocks(rows)
     file.calls.describe()
 
 
