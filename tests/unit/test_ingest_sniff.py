@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 
 from kvtrace.ingest.registry import all_formats, format_named
