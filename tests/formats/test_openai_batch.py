@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvtrace.ingest.formats.openai_batch import FORMATS
+from kvtrace.ingest.prompts import PromptHasher
 from kvtrace.ingest.registry import all_formats
 from tests.formats.reading import DATA, read_bytes, sniffed
 
@@ -73,3 +74,34 @@ def test_no_text_host_or_name_is_kept() -> None:
 def test_it_is_recognised() -> None:
     assert sniffed(all_formats(), GOOD) == "openai_batch"
     assert sniffed(all_formats(), DAMAGED) == "openai_batch"
+
+
+# Input files
+
+ASKED = FORMATS[1]
+INPUT = (DATA / "openai_batch" / "input.jsonl").read_bytes()
+INPUT_DAMAGED = (DATA / "openai_batch" / "input_damaged.jsonl").read_bytes()
+
+
+def test_what_was_asked() -> None:
+    reading = read_bytes(ASKED, INPUT, prompt_hasher=PromptHasher(b"key"))
+    rows = reading.requests
+    # "<system>\nsecret system prompt\n<user>\nsecret question\n" has 53 bytes; 5 ids;
+    # "<system>\nsecret\n<user>\nsecret\n" 30; "<user>\nsecret\n" 14; embeddings of two texts
+    assert [row.prompt_tokens for row in rows] == [14, 5, 8, 4, None]
+    assert [len(row.block_keys or ()) for row in rows] == [1, 1, 1, 1, 0]
+    assert [row.llm for row in rows] == ["tiny-llm", "tiny-llm", "claude", None, "tiny-embedder"]
+    assert {row.arrived_at_ns for row in rows} == {None}
+    assert {"batch_input_only", "prompts_not_read"} <= reading.note_codes
+    assert "secret" not in repr(rows)
+
+
+def test_damaged_input() -> None:
+    reading = read_bytes(ASKED, INPUT_DAMAGED, prompt_hasher=PromptHasher(b"key"))
+    assert reading.rejected == [(2, "invalid_field"), (3, "invalid_field"), (4, "invalid_json")]
+    assert len(reading.requests) == 1
+
+
+def test_input_and_output_are_told_apart() -> None:
+    assert sniffed(all_formats(), INPUT) == "openai_batch_input"
+    assert sniffed(all_formats(), INPUT_DAMAGED) == "openai_batch_input"
