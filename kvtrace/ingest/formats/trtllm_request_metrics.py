@@ -319,7 +319,7 @@ FORMATS: tuple[Format, ...] = (
             "arrivals": "times are a steady clock; the iteration log"
             " (print_iter_log: true) has dates",
             "reuse": "block identity: event_buffer_max_size > 0 in"
-            " kv_cache_config, and GET /kv_cache_events written to a file",
+            " kv_cache_config, and POST /kv_cache_events written to a file",
             "cached_tokens": "kv_cache_config.tokens_per_block, given as --block-size",
         },
         versions="TensorRT-LLM 1.0 to 1.2 /perf_metrics of server and disaggregated server;"

@@ -67,10 +67,9 @@ FORMATS: tuple[Format, ...] = (
             "kv_stored_bytes",
         ),
         missing={
-            "requests": "return_perf_metrics: true, and GET /perf_metrics polled into"
-            " a file",
+            "requests": "return_perf_metrics: true, and GET /perf_metrics polled into a file",
             "reuse": "block identity: event_buffer_max_size > 0 in"
-            " kv_cache_config, and GET /kv_cache_events written to a file",
+            " kv_cache_config, and POST /kv_cache_events written to a file",
             "arrivals": "--tz, as the engine's host has it",
         },
         versions="TensorRT-LLM 0.12 to 1.2 IterationStats, 2026 kvCacheIterationStats; Triton's"
