@@ -70,11 +70,14 @@ class _ChatFile:
         self._chats += 1
         session = chat.conversation_hash or chat.conversation_id or id_of(chat.id)
         rows: list[Prompted] = []
-        before, held_bytes = b"", 0
+        pieces: list[bytes] = []
+        held_bytes = 0
         for message in messages:
             role = _role(message)
             text = message.content if message.content is not None else message.value
-            if role == "assistant" and before:
+            if role == "assistant" and pieces:
+                before = b"".join(pieces)
+                pieces = [before]
                 held_bytes += len(before)
                 if held_bytes > _MAX_PROMPT_BYTES:
                     raise msgspec.ValidationError("a chat of more turns than can be read")
@@ -89,7 +92,7 @@ class _ChatFile:
                     flags=flags,
                 )
                 rows.append((row, Prompt(before, is_chat=True)))
-            before += f"<{role}>\n{text or ''}\n".encode("utf-8", "surrogatepass")
+            pieces.append(f"<{role}>\n{text or ''}\n".encode("utf-8", "surrogatepass"))
         return rows or Ignored("no_reply")
 
 

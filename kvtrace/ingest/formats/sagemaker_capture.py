@@ -26,6 +26,8 @@ from kvtrace.ingest.rawvalues import NO_VALUE, name_of
 from kvtrace.ingest.usage import TokenUsage, read_usage
 
 _EVENT: Final = b"data:"
+_LAST_EVENTS: Final = 1000
+"""Lines at the end of a stream among which its usage is looked for; it is in one of the last."""
 _NOTHING: Final = (b"", b"null")
 
 ShapeT = TypeVar("ShapeT")
@@ -180,7 +182,7 @@ def _last_output(answer: bytes) -> _Output | None:
     if found is not None:
         return found
     last = None
-    for line in reversed(answer.splitlines()):
+    for line in reversed(answer.splitlines()[-_LAST_EVENTS:]):
         event = line.removeprefix(_EVENT).strip()
         if not line.startswith((_EVENT, b"{")) or event == b"[DONE]":
             continue
