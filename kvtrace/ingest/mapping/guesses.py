@@ -35,6 +35,8 @@ class Guess:
     shape: Shape
     score: float
     why: str
+    gives: frozenset[str] = frozenset()
+    """Counts that a usage object gives."""
 
     @property
     def is_sure(self) -> bool:
@@ -98,7 +100,7 @@ _NO_TIME: Final = ("deadline", "expires", "expiry", "birth", "version", "token",
 def _time(field: _Field) -> tuple[float, str] | None:
     shape = field.shape
     is_named = field.has(*_TIME, *_START, *_END)
-    if not is_named or field.has(*_NO_TIME) or _is_first(field):
+    if not is_named or field.has(*_NO_TIME) or _is_first(field) or _is_span(field):
         return None
     is_counted = (
         shape.kind == "number" and shape.epoch is None and shape.is_rising and shape.low is not None
@@ -117,23 +119,34 @@ def _is_first(field: _Field) -> bool:
 
 
 def _first_token_at(field: _Field) -> tuple[float, str] | None:
-    if not _is_instant(field.shape) or not _is_first(field):
+    if not _is_instant(field.shape) or not _is_first(field) or _is_span(field):
         return None
     return 0.9, _instant_words(field.shape)
 
 
 def _finished_at(field: _Field) -> tuple[float, str] | None:
-    if not _is_instant(field.shape) or not field.has(*_END) or _is_first(field):
+    if not _is_instant(field.shape) or not field.has(*_END) or _is_first(field) or _is_span(field):
         return None
     if field.has(*_START) and not field.has("end", "finished", "completed"):
         return None
     return 0.85, _instant_words(field.shape)
 
 
-def _is_duration(shape: Shape) -> bool:
+def _is_span(field: _Field) -> bool:
+    """Whether a name can only be that of a duration, even if its numbers could be dates."""
+    return (
+        field.has("latency", "duration", "elapsed", "ttft", "tpot", "itl", "took", "delay")
+        or {"time", "to"} <= field.own
+        or {"total", "time"} <= field.own
+    )
+
+
+def _is_duration(field: _Field) -> bool:
+    shape = field.shape
+    may_be_date = shape.epoch is not None and (shape.is_rising or field.has(*_TIME))
     return (
         shape.kind == "number"
-        and shape.epoch is None
+        and (_is_span(field) or not may_be_date)
         and shape.low is not None
         and shape.low >= 0
         and shape.high is not None
@@ -144,7 +157,7 @@ def _is_duration(shape: Shape) -> bool:
 def _duration(*wanted: Callable[[_Field], bool], score: float = 0.9) -> _Judge:
     def judge(field: _Field) -> tuple[float, str] | None:
         shape = field.shape
-        if not _is_duration(shape) or field.has("tokens", "count", "rate", "tps", "throughput"):
+        if not _is_duration(field) or field.has("tokens", "count", "rate", "tps", "throughput"):
             return None
         if not any(one(field) for one in wanted):
             return None
@@ -422,11 +435,15 @@ def guesses_of(shapes: Sequence[Shape]) -> dict[str, list[Guess]]:
     return found
 
 
+_USAGE_COUNTS: Final = ("prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+
+
 def usage_guess(shape: Shape, values: Sequence[object]) -> Guess | None:
     """A field that holds usage objects of a known producer."""
     if shape.kind != "object" or not _Field.of(shape).has("usage", "tokens", "token", "metadata"):
         return None
     names: set[str] = set()
+    gives: set[str] = set()
     for value in values:
         try:
             usage = read_usage(dict(opened(value)))
@@ -434,13 +451,13 @@ def usage_guess(shape: Shape, values: Sequence[object]) -> Guess | None:
             continue
         if usage is not None and usage.prompt_tokens is not None:
             names.add(usage.shape)
+            gives |= {key for key in _USAGE_COUNTS if getattr(usage, key) is not None}
         else:
             return None
     if not names:
         return None
-    return Guess(
-        shape, 0.95 - 0.02 * len(shape.keys), f"usage objects ({', '.join(sorted(names))})"
-    )
+    why = f"usage objects ({', '.join(sorted(names))})"
+    return Guess(shape, 0.95 - 0.02 * len(shape.keys), why, frozenset(gives))
 
 
 def status_guess(shape: Shape, values: Sequence[object]) -> Guess | None:

@@ -31,7 +31,7 @@ def is_name(key: str) -> bool:
 
 
 def flattened(examples: Sequence[Mapping[str, object]]) -> dict[Keys, list[object]]:
-    """Path → its known values over these records; only paths whose keys are all names.
+    """Path → its values over these records, null too; only paths whose keys are all names.
 
     Of lists only the first element is looked into. JSON inside a text is opened.
     """
@@ -47,8 +47,6 @@ def _collect(keys: Keys, value: object, found: dict[Keys, list[object]]) -> None
         if not (is_name(key) or (is_index and len(key) == _MAX_INDEX and int(key) == 0)):
             continue
         path = (*keys, key)
-        if inner is None or inner == "":
-            continue
         if path not in found and len(found) >= _MAX_PATHS:
             continue
         found.setdefault(path, []).append(inner)

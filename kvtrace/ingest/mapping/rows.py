@@ -35,6 +35,8 @@ _NS_DURATIONS: Final = {"queue": "queue_ns", "prefill": "prefill_ns", "ttft": "t
 _TIERS: Final = ("cached_device_tokens", "cached_host_tokens", "cached_disk_tokens",
                  "cached_remote_tokens", "computed_tokens")  # fmt: skip
 _NOT_JSON: Final = msgspec.DecodeError("invalid JSON")
+_SHORT_COUNT: Final = 16
+"""Digits of any whole number that is below the limit of counts without a look."""
 _MAX_NAME_CHARS: Final = 200
 """Of what is kept in the clear: longer values are no names."""
 
@@ -61,8 +63,13 @@ class MappedRows:
         self._source = source
         self.is_inclusive = True
         """Whether prompt counts include the cached tokens."""
-        self._slots = {ref: slot for slot, ref in enumerate(source.refs())}
+        slots = {ref: slot for slot, ref in enumerate(source.refs())}
+        self._slots = {id(ref): slots[ref] for ref in source.all_refs()}
+        """By identity: hashing a field for every value takes longer than reading it."""
         self._values: Sequence[str | None] = ()
+        self._texts: list[str | None] = []
+        """The values without blanks around them; None where unknown."""
+        self._tiers = [name for name in _TIERS if name in source.counts]
         self._hasher = context.prompt_hasher
         if source.time is not None and source.time.zone is not None:
             context.tz = source.time.zone
@@ -73,7 +80,7 @@ class MappedRows:
         self.hashed = None if hashed is None else HashedBlocks(hashed, context)
         self.tokens = None if tokens is None else TokenBlocks(tokens, context)
         self.records = 0
-        self.seen = [0] * len(self._slots)
+        self.seen = [0] * len(slots)
         """Records in which each field has a value."""
         self.rows = self.unknown_status = self.no_start = self.slow_first = self.both_times = 0
         self.assumed: dict[tuple[str, bool], int] = {}
@@ -95,11 +102,11 @@ class MappedRows:
         Raises:
             msgspec.ValidationError: a value is not what its field says; the field is named.
         """
-        self._values = values
+        self._take(values)
         self.records += 1
         known = False
-        for slot, value in enumerate(values):
-            if value is not None and self._known(value) is not None:
+        for slot, text in enumerate(self._texts):
+            if text is not None:
                 self.seen[slot] += 1
                 known = True
         for ref, wanted in self._source.where:
@@ -148,17 +155,16 @@ class MappedRows:
             raise refused
         return made or Ignored(left_out)
 
-    def _known(self, value: str) -> str | None:
-        text = value.strip()
-        if text in _ABSENT or (self._source.absent and text.lower() in self._source.absent):
-            return None
-        return text
+    def _take(self, values: Sequence[str | None]) -> None:
+        self._values, absent = values, self._source.absent
+        texts = [None if value is None else value.strip() for value in values]
+        self._texts = [
+            None if text in _ABSENT or (absent and (text or "").lower() in absent) else text
+            for text in texts
+        ]
 
     def _text(self, ref: FieldRef | None) -> str | None:
-        if ref is None:
-            return None
-        value = self._values[self._slots[ref]]
-        return None if value is None else self._known(value)
+        return None if ref is None else self._texts[self._slots[id(ref)]]
 
     def _built(self, record: Record) -> RequestRow:
         source, flags = self._source, list[str]()
@@ -246,8 +252,14 @@ class MappedRows:
 
     def _count(self, name: str) -> int | None:
         ref = self._source.counts.get(name)
-        text = self._text(ref)
-        return None if ref is None or text is None else parsed_count(ref.said, text)
+        if ref is None:
+            return None
+        text = self._texts[self._slots[id(ref)]]
+        if text is None:
+            return None
+        if text.isdigit() and text.isascii() and len(text) < _SHORT_COUNT:
+            return int(text)
+        return parsed_count(ref.said, text)
 
     def counted(self, values: Sequence[str | None]) -> Counted:
         """The counts of a record as they stand.
@@ -255,7 +267,10 @@ class MappedRows:
         Raises:
             msgspec.ValidationError: one is no count.
         """
-        self._values = values
+        self._take(values)
+        return self._counted()
+
+    def _counted(self) -> Counted:
         return Counted(
             self._count("prompt_tokens"),
             self._count("cached_tokens"),
@@ -272,7 +287,7 @@ class MappedRows:
             return None
 
     def _set_tokens(self, row: RequestRow, flags: list[str]) -> None:
-        for name in _TIERS:
+        for name in self._tiers:
             setattr(row, name, self._count(name))
         usage = self._usage()
         if usage is not None:
@@ -306,7 +321,7 @@ class MappedRows:
         return read_usage(held)
 
     def _set_counts(self, row: RequestRow) -> None:
-        one = self.counted(self._values)
+        one = self._counted()
         row.cached_tokens, row.cache_write_tokens = one.cached, one.written
         prompt, output = one.prompt, one.output
         if prompt is not None and not self.is_inclusive:
@@ -336,7 +351,7 @@ class MappedRows:
             self._set_prompt(row, source.prompt, flags)
 
     def _set_prompt(self, row: RequestRow, ref: FieldRef, flags: list[str]) -> None:
-        text = self._values[self._slots[ref]]
+        text = self._values[self._slots[id(ref)]]
         if text is None or self._hasher is None or self._text(ref) is None:
             return
         made = hashed_prompt(self._hasher, text, row.adapter)

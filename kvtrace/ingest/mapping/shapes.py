@@ -69,9 +69,18 @@ class Shape:
         return self.kind == "text" and self.longest >= _LONG_TEXT
 
 
+def known_values(values: Sequence[object]) -> list[object]:
+    """The values that are not null, empty or `-`."""
+    return [
+        value
+        for value in values
+        if value is not None and not (isinstance(value, str) and value.strip() in _ABSENT)
+    ]
+
+
 def shape_of(keys: Keys, values: Sequence[object], records: int) -> Shape | None:
     """The shape of these values; None if there are none."""
-    known = [value for value in values if not (isinstance(value, str) and value.strip() in _ABSENT)]
+    known = known_values(values)
     if not known:
         return None
     distinct = len({repr(value) for value in known})

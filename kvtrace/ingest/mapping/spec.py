@@ -151,11 +151,12 @@ class SourceSpec:
     def refs(self) -> Iterator[FieldRef]:
         """Every field that is read, each once, in a fixed order."""
         seen: dict[FieldRef, None] = {}
-        for ref in self._all_refs():
+        for ref in self.all_refs():
             seen.setdefault(ref)
         yield from seen
 
-    def _all_refs(self) -> Iterator[FieldRef]:
+    def all_refs(self) -> Iterator[FieldRef]:
+        """Every field as often as it is named."""
         singles = (
             self.time,
             self.first_token_at,

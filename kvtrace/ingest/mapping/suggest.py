@@ -21,12 +21,12 @@ from kvtrace.ingest.mapping.head import FileHead, look_at
 from kvtrace.ingest.mapping.meanings import Counted, told_inclusive
 from kvtrace.ingest.mapping.names import flattened, is_name
 from kvtrace.ingest.mapping.parse import unit_in_name
-from kvtrace.ingest.mapping.shapes import shape_of
+from kvtrace.ingest.mapping.shapes import known_values, shape_of
 from kvtrace.ingest.mapping.values import Keys, opened
 
 _COUNTS: Final = ("prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens",
                   "reasoning_tokens", "total_tokens")  # fmt: skip
-_IN_USAGE: Final = frozenset(_COUNTS)
+_OF_USAGE: Final = ("prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
 _MIN_OBJECTS: Final = 2
 _CUT_LIST: Final = re.compile(rb'\A\s*\{[^\[{]{0,4096}?"([^"\\]{1,64})"\s*:\s*\[\s*\{')
 """The first key of a document whose value is a list of objects, with plain values before it."""
@@ -57,7 +57,7 @@ def suggest(data: bytes, name: str) -> Suggested | None:
     if head is None or not head.examples:
         return None
     records, examples = _requests(head, data)
-    values = _shown(flattened(examples), len(examples), head.header)
+    values = _shown(examples, head.header)
     shapes = [
         shape
         for keys, held in values.items()
@@ -104,13 +104,13 @@ def _requests(head: FileHead, data: bytes) -> tuple[Keys | None, Sequence[Mappin
 
 
 def _shown(
-    values: dict[Keys, list[object]], records: int, header: Sequence[str]
+    examples: Sequence[Mapping[str, object]], header: Sequence[str]
 ) -> dict[Keys, list[object]]:
-    """Fields that recur: a key that only one record has may be somebody's data."""
-    least = min(2, records)
+    """Known values of the fields that recur: a key of one record alone may be somebody's data."""
+    least = min(2, len(examples))
     return {
-        keys: held
-        for keys, held in values.items()
+        keys: known_values(held)
+        for keys, held in flattened(examples).items()
         if "0" not in keys and (len(held) >= least or keys[0] in header)
     }
 
@@ -157,7 +157,7 @@ def _settle(chosen: dict[str, Guess], others: dict[str, list[Guess]]) -> None:
 
     usage = chosen.get("usage")
     if usage is not None:
-        for key in _COUNTS if _says_all(usage, chosen, others) else ("usage",):
+        for key in _COUNTS if _says_all(usage, chosen) else ("usage",):
             step_back(key)
     if "e2e" in chosen and "time" in chosen:
         step_back("finished_at")
@@ -170,15 +170,9 @@ def _settle(chosen: dict[str, Guess], others: dict[str, list[Guess]]) -> None:
         step_back("total_tokens")
 
 
-def _says_all(usage: Guess, chosen: Mapping[str, Guess], others: Mapping[str, list[Guess]]) -> bool:
-    """Whether the usage object holds every count that stands outside it too."""
-    above = usage.shape.keys
-
-    def is_inside(guess: Guess) -> bool:
-        return guess.shape.keys[: len(above)] == above
-
-    outside = [key for key in _COUNTS if key in chosen and not is_inside(chosen[key])]
-    return all(any(is_inside(one) for one in others.get(key, ())) for key in outside)
+def _says_all(usage: Guess, chosen: Mapping[str, Guess]) -> bool:
+    """Whether the usage object gives every count that single fields give."""
+    return all(key in usage.gives for key in _OF_USAGE if key in chosen)
 
 
 def _with_time(made: Suggested) -> Suggested:

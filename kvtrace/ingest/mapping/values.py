@@ -67,7 +67,7 @@ class Places:
             for slot in child.slots:
                 found[slot] = text
             if child.children:
-                self._inner(child, text, found)
+                self._inner(child, text.encode("utf-8", "surrogatepass"), found)
         return found
 
     def _take(self, node: _Node, held: Mapping[str, msgspec.Raw], found: list[str | None]) -> None:
@@ -75,30 +75,35 @@ class Places:
             raw = held.get(key)
             if raw is None:
                 continue
-            text = _text_of(bytes(raw))
-            if text is None:
-                continue
-            for slot in child.slots:
-                found[slot] = text
+            data = bytes(raw)
+            if child.slots:
+                text = _text_of(data)
+                for slot in child.slots:
+                    found[slot] = text
             if child.children:
-                self._inner(child, text, found)
+                self._inner(child, data, found)
 
-    def _inner(self, node: _Node, text: str, found: list[str | None]) -> None:
-        held = _held(text)
+    def _inner(self, node: _Node, data: bytes, found: list[str | None]) -> None:
+        held = _held(data)
         if held is not None:
             self._take(node, held, found)
 
 
-def _held(text: str) -> Mapping[str, msgspec.Raw] | None:
-    """The values inside an object or a list, the latter by position; None if it is neither."""
-    start = text.lstrip()[:1]
-    if start not in ("{", "["):
-        return None
+def _held(data: bytes) -> Mapping[str, msgspec.Raw] | None:
+    """The values inside an object or a list, the latter by position; None if it is neither.
+
+    Either may stand in a JSON text, as JSON.
+    """
     try:
-        if start == "[":
-            items = decode_json(_LIST, text.encode())
+        if data[:1] == b'"':
+            data = _TEXT.decode(data).encode()
+        start = data.lstrip()[:1]
+        if start == b"[":
+            items = decode_json(_LIST, data)
             return {str(at): raw for at, raw in enumerate(items)}
-        held = decode_json(_OBJECT, text.encode())
+        if start != b"{":
+            return None
+        held = decode_json(_OBJECT, data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return held
