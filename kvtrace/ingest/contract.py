@@ -363,11 +363,17 @@ class ExpressKind:
     read: Callable[[re.Match[bytes], int], object | None] | None = None
     """From the match, and the number of the pattern's first group in it, to the line's value; its
     None sends the line the careful way. Without it, the first group is the value."""
+    closes: tuple[int, ...] = ()
+    """Numbers of the kinds that its lines mostly follow directly, from the same writer in the same
+    second, with the same first group: such a pair is told as one line."""
 
 
-ToldLine = tuple[int, int, int, bytes | None, bytes, bytes | None, object]
+ToldLine = tuple[
+    int, int, int, bytes | None, bytes, bytes | None, object, tuple[int, int, int] | None
+]
 """A line of the express lane: number of its kind, bytes and lines of the block before it, process
-prefix without brackets, time stamp, the bracket before the file name, value."""
+prefix without brackets, time stamp, the bracket before the file name, value; and of the line that
+closes it, if there is one, number of its kind, bytes and lines before it."""
 
 
 class LogReader(Protocol):

@@ -185,6 +185,20 @@ def _frame_lines(chunks: Iterable[bytes], counts: FrameCounts) -> Iterator[Recor
         yield from block_records(block, counts)
 
 
+def line_record(
+    block: LineBlock, start: int, end: int, lines: int, counts: FrameCounts
+) -> Record | None:
+    """The line of the block between two places, `lines` lines behind its first; None if blank."""
+    data = block.data[start:end]
+    is_whole = data.endswith(b"\n")
+    data = data[:-1].removesuffix(b"\r") if is_whole else data.removesuffix(b"\r")
+    if not data or data.isspace():
+        counts.blank += 1
+        return None
+    counts.delivered += 1
+    return Record(block.offset + start, block.line + lines, data, terminated=is_whole)
+
+
 def block_records(block: LineBlock, counts: FrameCounts) -> list[Record]:
     """The lines that are not blank, without their ends; counts both."""
     lines = _physical_lines(block)

@@ -220,8 +220,7 @@ class FileReader:
             new_context=lambda: self._context(read.file, read.tally),
             new_sink=new_sink,
         )
-        for block in line_blocks(read.chunks, read.counts):
-            router.take_block(block, read.counts)
+        router.take_blocks(line_blocks(read.chunks, read.counts), read.counts)
         router.finish()
         parts = [part for part in router.parts if part.used]
         parts.sort(key=lambda part: -part.used)

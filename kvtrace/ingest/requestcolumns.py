@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Final, Literal
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -32,12 +32,6 @@ _SPILL_ROWS: Final = 512
 _FLUSH_ROWS: Final = 65_536
 _MAX_INT32: Final = 2**31 - 1
 _MAX_NAMED_LINES: Final = 3
-_PLAIN: Final = tuple(
-    name
-    for name in REQUESTS.polars_schema()
-    if name in RequestRow.__struct_fields__ and name not in ("turn", "flags")
-)
-"""Columns that are fields of the row as it is."""
 
 
 class RequestColumns:
@@ -61,22 +55,20 @@ class RequestColumns:
         self._clear()
 
     def _clear(self) -> None:
+        self._pieces: dict[str, list[tuple[object, ...] | None]] = {
+            name: [] for name in RequestRow.__struct_fields__
+        }
+        """By field; None for a piece without a value."""
+        self._sizes: list[int] = []
+        """Rows of each piece."""
         self._copy_digests: dict[int, int] = {}
         """By row of the next frame; rows of several records have none."""
-        self._plain: dict[str, list[object]] = {name: [] for name in _PLAIN}
-        self._offsets: list[int] = []
-        self._request_ids: list[str | None] = []
-        self._sessions: list[str | None] = []
-        self._parents: list[str | None] = []
-        self._tenants: list[str | None] = []
-        self._turns: list[int | None] = []
-        self._flags: list[tuple[str, ...]] = []
 
     def add(self, row: RequestRow, current: Record | None, time: LineTime | None) -> None:
         """Take a row; `current` is the record at hand, `time` the stamps that date the row."""
         rows = self._rows
         if current is not None and current.offset == row.offset and row.request_id is not None:
-            place = len(self._offsets) + len(rows)
+            place = self._taken - self._in_frames + len(rows)
             self._copy_digests[place] = self._hasher.copy_digest(current.data)
         rows.append(row)
         self.stamps.add(time)
@@ -84,35 +76,35 @@ class RequestColumns:
             self._spill()
 
     def _spill(self) -> None:
-        rows = self._rows
-        for name, column in self._plain.items():
-            column.extend(map(attrgetter(name), rows))
-        self._offsets += [row.offset for row in rows]
-        self._request_ids += [row.request_id for row in rows]
-        self._sessions += [row.session_id for row in rows]
-        self._parents += [row.parent_id for row in rows]
-        self._tenants += [row.tenant for row in rows]
-        self._turns += [row.turn for row in rows]
-        self._flags += [row.flags for row in rows]
-        for number, row in enumerate(rows, self._taken):
+        rows, size = self._rows, len(self._rows)
+        self._flag_implausible()
+        columns = zip(*map(msgspec.structs.astuple, rows), strict=True)
+        for pieces, column in zip(self._pieces.values(), columns, strict=False):
+            pieces.append(None if column.count(None) == size else column)
+        if self._pieces["block_keys"][-1] is not None:
+            self._take_blocks()
+        self._sizes.append(size)
+        self._taken += size
+        rows.clear()
+        if self._taken - self._in_frames >= _FLUSH_ROWS:
+            self._flush()
+
+    def _flag_implausible(self) -> None:
+        for row in self._rows:
+            if (row.prompt_tokens or 0) > PLAUSIBLE_TOKENS or (
+                (row.output_tokens or 0) > PLAUSIBLE_TOKENS
+            ):
+                row.flags = (*row.flags, IMPLAUSIBLE_FLAG)
+                self.implausible += 1
+                if len(self.implausible_lines) < _MAX_NAMED_LINES:
+                    self.implausible_lines.append(row.line)
+
+    def _take_blocks(self) -> None:
+        for number, row in enumerate(self._rows, self._taken):
             if row.block_keys is not None:
                 self._block_rows.append(number)
                 self._block_counts.append(len(row.block_keys))
                 self._block_keys.extend(row.block_keys)
-            if (row.prompt_tokens or 0) > PLAUSIBLE_TOKENS or (
-                (row.output_tokens or 0) > PLAUSIBLE_TOKENS
-            ):
-                self._flag_implausible(number - self._in_frames, row)
-        self._taken += len(rows)
-        rows.clear()
-        if len(self._offsets) >= _FLUSH_ROWS:
-            self._flush()
-
-    def _flag_implausible(self, place: int, row: RequestRow) -> None:
-        self._flags[place] = (*row.flags, IMPLAUSIBLE_FLAG)
-        self.implausible += 1
-        if len(self.implausible_lines) < _MAX_NAMED_LINES:
-            self.implausible_lines.append(row.line)
 
     def _flush(self) -> None:
         """Turn the columns at hand into a frame; the objects in them are then free."""
@@ -122,29 +114,43 @@ class RequestColumns:
 
     def _frame(self) -> pl.DataFrame:
         """The columns of the schema and the helpers; request_key is the offset, clock is null."""
-        rows = len(self._offsets)
-        request_ids = _known(self._request_ids)
+        rows = self._taken - self._in_frames
+        request_ids = self._texts("request_id")
         with_parts = {place: text for place, text in request_ids.items() if may_have_parts(text)}
         digests = self._copy_digests
-        made: dict[str, Sequence[object] | pl.Series | None] = {
-            "request_key": self._offsets,
+        made = {
+            "request_key": self._column("offset"),
             "request_id_key": self._request_keys(request_ids, rows),
-            "session_key": self._keys_of("session", self._sessions),
-            "parent_key": self._request_keys(_known(self._parents), rows),
-            "tenant_key": self._keys_of("tenant", self._tenants),
-            "turn": [int32(turn) for turn in self._turns],
-            "flags": _flag_lists(self._flags),
+            "session_key": self._keys_of("session", self._texts("session_id"), rows),
+            "parent_key": self._request_keys(self._texts("parent_id"), rows),
+            "tenant_key": self._keys_of("tenant", self._texts("tenant"), rows),
+            "turn": [int32(turn) for turn in self._column("turn") or ()] or None,
+            "flags": _flag_lists(self._column("flags") or ()),
             COPY_DIGEST: _at(list(digests), pl.Series(digests.values(), dtype=pl.UInt64), rows),
             STRIPPED_ID: self._parts_of(with_parts, without_suffix, rows),
             CALL_ID: self._parts_of(with_parts, call_id, rows),
-            **self._plain,
         }
         return pl.DataFrame(
             [
-                _series(name, made.get(name), dtype, rows)
+                _series(name, made[name] if name in made else self._column(name), dtype, rows)
                 for name, dtype in no_requests().schema.items()
             ]
         )
+
+    def _column(self, name: str) -> list[object] | None:
+        """The values of a field; None if no row has one, or rows have no such field."""
+        pieces = self._pieces.get(name, ())
+        if not any(piece is not None for piece in pieces):
+            return None
+        values: list[object] = []
+        for piece, size in zip(pieces, self._sizes, strict=True):
+            values += (None,) * size if piece is None else piece
+        return values
+
+    def _texts(self, name: str) -> dict[int, str]:
+        """The texts of a field by row, without those that are null."""
+        column = self._column(name) or ()
+        return {place: text for place, text in enumerate(column) if isinstance(text, str)}
 
     def _request_keys(self, texts: dict[int, str], rows: int) -> pl.Series | None:
         """Hashes of request ids, which are seldom repeated, by row; None if there is none."""
@@ -162,19 +168,18 @@ class RequestColumns:
         return self._request_keys(found, rows)
 
     def _keys_of(
-        self, domain: Literal["session", "tenant"], texts: Sequence[str | None]
-    ) -> Sequence[int | None] | None:
-        """Hashes of texts that many rows share; None if there is none."""
-        if texts.count(None) == len(texts):
-            return None
+        self, domain: Literal["session", "tenant"], texts: dict[int, str], rows: int
+    ) -> pl.Series | None:
+        """Hashes of texts that many rows share, by row; None if there is none."""
         remembered = self._hasher.remembered_key
-        return [None if text is None else remembered(domain, text) for text in texts]
+        keys = [remembered(domain, text) for text in texts.values()]
+        return _at(list(texts), pl.Series(keys, dtype=pl.UInt64), rows)
 
     def frame(self) -> pl.DataFrame:
         """All rows in the order in which they came; request_key is the offset, clock is null."""
         if self._rows:
             self._spill()
-        if self._offsets:
+        if self._taken > self._in_frames:
             self._flush()
         self._frames = [pl.concat([no_requests(), *self._frames])]
         return self._frames[0]
@@ -201,10 +206,6 @@ def int32(value: object) -> int | None:
     return value if isinstance(value, int) and 0 <= value <= _MAX_INT32 else None
 
 
-def _known(texts: Sequence[str | None]) -> dict[int, str]:
-    return {place: text for place, text in enumerate(texts) if text is not None}
-
-
 def _at(places: list[int], values: pl.Series, rows: int) -> pl.Series | None:
     """The values at their places, null elsewhere; None if there is no value."""
     if not places:
@@ -222,14 +223,16 @@ def _series(
     name: str, values: Sequence[object] | pl.Series | None, dtype: pl.DataType, rows: int
 ) -> pl.Series:
     """The column; without values a column of nulls."""
-    if values is None or (isinstance(values, list) and values.count(None) == rows):
+    if values is None:
         return _nulls(name, dtype, rows)
     return pl.Series(name, values, dtype=dtype)
 
 
-def _flag_lists(flags: Sequence[tuple[str, ...]]) -> pl.Series:
+def _flag_lists(flags: Sequence[object]) -> pl.Series:
     """Tuples of slugs as a list column (through one text a row: a series a row is slow)."""
-    texts = pl.Series([",".join(row) for row in flags], dtype=pl.String)
+    texts = pl.Series(
+        [",".join(row) if row and isinstance(row, tuple) else "" for row in flags], dtype=pl.String
+    )
     empty = pl.lit([], dtype=pl.List(pl.String))
     split = pl.when(pl.col("") == "").then(empty).otherwise(pl.col("").str.split(","))
     return texts.to_frame("").select(split.alias("flags")).to_series()

@@ -9,7 +9,7 @@ or elsewhere. What it gives for a line is what the careful way gives; tests hold
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kvtrace.ingest.contract import ExpressKind, ToldLine
@@ -37,6 +37,7 @@ class Run(NamedTuple):
     """Lines that were told, one after the other, and the line behind them, which was not."""
 
     told: list[ToldLine]
+    told_lines: int
     access: int
     """Lines of an access log among them."""
     health: int
@@ -53,10 +54,10 @@ class ExpressLane:
     """The lines of some kinds, told from blocks of whole lines."""
 
     def __init__(self, kinds: Sequence[ExpressKind]) -> None:
-        self._kinds: dict[int, tuple[int, Callable[[re.Match[bytes], int], object] | None]] = {}
+        self._kinds: dict[int, tuple[int, ExpressKind]] = {}
         group, patterns = _FIRST_KIND, []
         for number, kind in enumerate(kinds):
-            self._kinds[group] = number, kind.read
+            self._kinds[group] = number, kind
             patterns.append(b"(" + kind.pattern + b")")
             group += 1 + re.compile(kind.pattern).groups
         told = b"|".join(patterns)
@@ -68,8 +69,10 @@ class ExpressLane:
         """The lines from `at` on, in order; `lines` is the number of lines before it."""
         kinds, is_odd = self._kinds, any(mark in data for mark in _ODD)
         told: list[ToldLine] = []
-        access = health = 0
-        good_stamp = b""
+        count = access = health = 0
+        good_stamp, last_writer = b"", None
+        last: tuple[object, ...] = ()
+        """Writer, stamp, bracket and first group of the line told last."""
         for match in self._pattern.finditer(data, at):
             group = match.lastindex
             if is_odd and group is not None and any(mark in match[0] for mark in _ODD):
@@ -82,16 +85,28 @@ class ExpressLane:
                 lines += 1
                 continue
             if group is not None:
-                number, read = kinds[group]
-                writer, stamp, bracket, value = match.group(1, 3, 4, group + 1)
-                if read is not None:
-                    value = read(match, group + 1)
+                number, kind = kinds[group]
+                head = match.group(1, 3, 4, group + 1)
+                if kind.closes and head == last and told and told[-1][0] in kind.closes:
+                    told[-1] = (*told[-1][:-1], (number, match.start(), lines))
+                    last = ()
+                    count += 1
+                    lines += 1
+                    continue
+                writer, stamp, bracket, value = last = head
+                if kind.read is not None:
+                    value = kind.read(match, group + 1)
                 if stamp != good_stamp and yearless_stamp(stamp) is not None:
                     good_stamp = stamp
                 if value is not None and stamp == good_stamp:
-                    told.append((number, match.start(), lines, writer, stamp, bracket, value))
+                    if writer == last_writer:
+                        writer = last_writer  # one object: less to write and to compare
+                    last_writer = writer
+                    place = match.start(), lines
+                    told.append((number, *place, writer, good_stamp, bracket, value, None))
+                    count += 1
                     lines += 1
                     continue
-            yield Run(told, access, health, match.start(), match.end(), lines)
-            told, access, health = [], 0, 0
+            yield Run(told, count, access, health, match.start(), match.end(), lines)
+            told, count, access, health, last = [], 0, 0, 0, ()
             lines += 1

@@ -23,8 +23,9 @@ from kvtrace.ingest.contract import (
     Tally,
     TransferRow,
 )
-from kvtrace.ingest.frame import FrameCounts, LineBlock, block_records
+from kvtrace.ingest.frame import FrameCounts, LineBlock, block_records, line_record
 from kvtrace.ingest.layers import LinePeeler, PeeledLine, skip_progress_bar
+from kvtrace.ingest.textlog.ahead import LookAhead, SecondProcess, second_process
 from kvtrace.ingest.textlog.express import HEALTH_PATHS, ExpressLane, Run
 from kvtrace.ingest.textlog.learned import PrefixLearner
 from kvtrace.ingest.textlog.prefixes import (
@@ -84,10 +85,7 @@ class _Express:
     part: LogPart
     reader: ExpressReader
     lane: ExpressLane
-
-
-def _part_of(block: LineBlock, start: int, end: int, lines: int) -> LineBlock:
-    return LineBlock(block.offset + start, block.line + lines, block.data[start:end])
+    start: Callable[[], SecondProcess] | None
 
 
 class LogRouter:
@@ -123,7 +121,9 @@ class LogRouter:
             return None
         if not isinstance(part.reader, ExpressReader):
             raise RuntimeError(f"{part.format.name} has no reader for its express lane")
-        return _Express(part, part.reader, ExpressLane(part.format.dialect.express(part.context)))
+        kinds = part.format.dialect.express
+        start = second_process(kinds, part.context)
+        return _Express(part, part.reader, ExpressLane(kinds(part.context)), start)
 
     def _open(self, entry: Format, context: ReadContext, sink: RowSink) -> LogPart:
         if entry.dialect is None:
@@ -138,39 +138,57 @@ class LogRouter:
         reader = entry.dialect.open(LogContext(context, self._clock, emit))
         return LogPart(entry, context, reader, use)
 
-    def take_block(self, block: LineBlock, counts: FrameCounts) -> None:
-        """The next lines of the file, which are counted; the same as `take` for each of them."""
+    def take_blocks(self, blocks: Iterable[LineBlock], counts: FrameCounts) -> None:
+        """All lines of the file, which are counted; the same as `take` for each of them."""
         express = self._express
         if express is None:
-            self._take_lines(block, counts)
+            for block in blocks:
+                self._take_careful(block, counts)
             return
-        at = lines = 0
-        while at < len(block.data):
-            if self._peeler.is_joining or self._learner.is_holding:
-                end = block.data.find(b"\n", at) + 1 or len(block.data)
-                self._take_lines(_part_of(block, at, end, lines), counts)
-                at, lines = end, lines + 1
+        for block, runs in LookAhead(express.lane, express.start).told(blocks):
+            if runs is None:
+                self._take_careful(block, counts)
             else:
-                at, lines = self._take_express(express, block, at, lines, counts)
+                self._take_block(express, block, runs, counts)
 
-    def _take_lines(self, block: LineBlock, counts: FrameCounts) -> None:
+    def _take_careful(self, block: LineBlock, counts: FrameCounts) -> None:
         for record in block_records(block, counts):
             self.take(record)
 
-    def _take_express(
-        self, express: _Express, block: LineBlock, at: int, lines: int, counts: FrameCounts
-    ) -> tuple[int, int]:
-        """Take lines from `at` on, until each has to wait for others; how far it came."""
-        for run in express.lane.scan(block.data, at, lines):
-            self._take_run(express, block, run, counts)
-            if run.end > run.start:
-                self._take_lines(_part_of(block, run.start, run.end, run.lines), counts)
-                if self._peeler.is_joining or self._learner.is_holding:
-                    return run.end, run.lines + 1
-        return len(block.data), 0
+    def _take_block(
+        self, express: _Express, block: LineBlock, runs: Iterable[Run], counts: FrameCounts
+    ) -> None:
+        """Take runs while no line has to wait for others; then line by line until none has."""
+        at = lines = 0
+        while at < len(block.data):
+            if self._is_waiting():
+                end = block.data.find(b"\n", at) + 1 or len(block.data)
+                self._take_line(block, at, end, lines, counts)
+                at, lines = end, lines + 1
+                if not self._is_waiting():
+                    runs = express.lane.scan(block.data, at, lines)
+                continue
+            at = len(block.data)
+            for run in runs:
+                self._take_run(express, block, run, counts)
+                if run.end > run.start:
+                    self._take_line(block, run.start, run.end, run.lines, counts)
+                    if self._is_waiting():
+                        at, lines = run.end, run.lines + 1
+                        break
+
+    def _is_waiting(self) -> bool:
+        return self._peeler.is_joining or self._learner.is_holding
+
+    def _take_line(
+        self, block: LineBlock, start: int, end: int, lines: int, counts: FrameCounts
+    ) -> None:
+        record = line_record(block, start, end, lines, counts)
+        if record is not None:
+            self.take(record)
 
     def _take_run(self, express: _Express, block: LineBlock, run: Run, counts: FrameCounts) -> None:
-        counts.delivered += len(run.told) + run.access + run.health
+        counts.delivered += run.told_lines + run.access + run.health
         self._tally.ignore_many("access_line", run.access)
         self._tally.ignore_many("health_check", run.health)
         if run.told:
@@ -179,7 +197,7 @@ class LogRouter:
             express.reader.take_told(
                 run.told, offset=block.offset, line=block.line, time_of=self._told_time
             )
-            part.lines += len(run.told)
+            part.lines += run.told_lines
             part.used += self._tally.used - used
 
     def _told_time(self, stamp: bytes) -> LineTime:

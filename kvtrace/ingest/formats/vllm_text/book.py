@@ -135,9 +135,12 @@ class RequestBook:
             self._give(oldest)
 
     def _forget(self, entry: Entry) -> None:
+        by_id = self._by_id
         for key in entry.keys:
-            if self._by_id.get(key) is entry:
-                del self._by_id[key]
+            if by_id.get(key) is entry:
+                del by_id[key]
+            if not self._samples:
+                continue
             samples = self._samples.get(key)
             if samples and samples[0] is entry:
                 del self._samples[key]

@@ -52,7 +52,7 @@ def express_kinds(context: ReadContext) -> tuple[ExpressKind, ...]:
     prompts = _Prompts(context)
     bare = rb"Received request %s: params: SamplingParams\([^\n]*, lora_request: None\." % _HEAD_ID
     return (
-        ExpressKind(rb"Added request %s\." % _ID),
+        ExpressKind(rb"Added request %s\." % _ID, closes=(BARE, RECEIVED)),
         ExpressKind(bare),
         ExpressKind(rb"Received request %s: prompt: ([^\n]*+)" % _HEAD_ID, prompts.received),
         ExpressKind(rb"Request %s details: prompt: ([^\n]*+)" % _ID, prompts.details),

@@ -7,10 +7,10 @@ from typing import Final
 
 from kvtrace.ingest.clocks import NO_TIME
 from kvtrace.ingest.contract import LineTime, Record, Tally, ToldLine
-from kvtrace.ingest.formats.vllm_text.book import Entry
+from kvtrace.ingest.formats.vllm_text.book import RequestBook
 from kvtrace.ingest.formats.vllm_text.express import ADDED, BARE, FEATURES, RECEIVED, event_of
 from kvtrace.ingest.formats.vllm_text.messages import RequestEvent
-from kvtrace.ingest.formats.vllm_text.servers import ServerBooks
+from kvtrace.ingest.formats.vllm_text.servers import ServerBooks, is_api_server
 
 Sight = tuple[bytes | None, bytes | None, tuple[str, ...]]
 """Writer, bracket and features of a line: what it says of its writer's version."""
@@ -42,12 +42,14 @@ class ToldRequests:
         time_of: Callable[[bytes], LineTime],
     ) -> None:
         """Take lines; see `ExpressReader`. `Added` mostly follows `Received` of its request."""
-        tally, named, book_of = self._tally, self._named, self._books.book_of
+        tally, books, sights = self._tally, self._books, self._sights
         last_stamp, time = b"", NO_TIME
-        received: Entry | None = None
-        received_key: tuple[bytes | None, object] = (None, None)
-        for kind, start, lines, writer, stamp, bracket, value in told:
-            if stamp != last_stamp:
+        last_writer: bytes | None = b""
+        named: tuple[str | None, str | None] = (None, None)
+        book: RequestBook | None = None
+        has_own_book = False
+        for kind, start, lines, writer, stamp, bracket, value, closing in told:
+            if stamp is not last_stamp:
                 last_stamp, time = stamp, time_of(stamp)
             if isinstance(value, bytes):
                 event, request_id, features = None, value.decode(), FEATURES[kind]
@@ -55,21 +57,28 @@ class ToldRequests:
                 event, request_id, features = value, value.request_ids[0], value.features
             else:
                 raise TypeError("no value of a line of vLLM")
-            if (writer, bracket, features) not in self._sights:
+            if (writer, bracket, features) not in sights:
                 self._see((writer, bracket, features))
-            is_same = kind == ADDED and received_key == (writer, request_id)
-            if is_same and received is not None and received.awaits_added():
-                received.is_added = True
-                tally.used += 1
-                continue
-            book = book_of(request_id, *named(writer))
-            at, number = offset + start, line + lines
+            if writer is not last_writer:
+                last_writer, named, book = writer, self._named(writer), None
+                has_own_book = is_api_server(named[0])
+            if book is None or not has_own_book:
+                book = books.book_of(request_id, *named)
             if kind in (BARE, RECEIVED):
-                received = book.receive(request_id, at, number, time, event)
-                received_key = writer, request_id
+                entry = book.receive(request_id, offset + start, line + lines, time, event)
                 tally.used += 1
-                continue
-            reason = book.take(event or event_of(kind, request_id), Record(at, number, b""), time)
+                if closing is None:
+                    continue
+                if (writer, bracket, FEATURES[ADDED]) not in sights:
+                    self._see((writer, bracket, FEATURES[ADDED]))
+                if entry.awaits_added():
+                    entry.is_added = True
+                    tally.used += 1
+                    continue
+                kind, start, lines = closing
+                event = None
+            at = Record(offset + start, line + lines, b"")
+            reason = book.take(event or event_of(kind, request_id), at, time)
             if reason is None:
                 tally.used += 1
             else:
