@@ -17,6 +17,7 @@ from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.mapping import Mapping, recognise_mapped
 from kvtrace.ingest.notes import implausible_lengths, not_recognised
 from kvtrace.ingest.prompts import PromptHasher
+from kvtrace.ingest.prompts.tokenizer import describe_tokenizer
 from kvtrace.ingest.sniff import Recognition, read_head, recognise
 from kvtrace.ingest.sources import FileRead
 from kvtrace.ingest.textlog.router import LogPart, LogRouter, RowSink
@@ -47,9 +48,17 @@ class IngestSettings:
     """How to read files that a mapping fits; it comes before the known formats."""
 
     def described(self) -> dict[str, str | int | float | bool | None]:
-        """The settings as plain values; of the mapping its digest."""
+        """The settings as plain values; of the mapping its digest, of the tokenizer name and digest.
+
+        Raises:
+            UsageError: KVT-I021, the tokenizer's file cannot be read.
+        """
         plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "mapping"}
-        return {**plain, "mapping": None if self.mapping is None else self.mapping.digest}
+        return {
+            **plain,
+            "mapping": None if self.mapping is None else self.mapping.digest,
+            "tokenizer": None if self.tokenizer is None else describe_tokenizer(self.tokenizer),
+        }
 
 
 class _Current:

@@ -18,6 +18,7 @@ from kvtrace.ingest.prompts import PromptHasher
 from kvtrace.ingest.prompts.chat import render_messages
 from kvtrace.ingest.prompts.siphash import prefix_keys
 from kvtrace.ingest.prompts.tokenizer import load_tokenizer
+from kvtrace.ingest.readfile import IngestSettings
 
 KEY = b"a run's key of 32 bytes or more.."
 
@@ -204,6 +205,20 @@ def test_tokenizer_path_that_is_none_is_an_error_of_the_user(tmp_path: Path) -> 
     with pytest.raises(UsageError) as missing:
         hasher(tokenizer=str(tmp_path / "absent.json"))
     assert missing.value.code == "KVT-I021"
+
+
+def test_another_tokenizer_at_the_same_path_is_another_setting(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    file.write_text("{}")
+    settings = IngestSettings(tokenizer=str(file))
+    first = str(settings.described()["tokenizer"])
+    assert first.startswith("tokenizer.json ")
+    assert str(tmp_path) not in first
+    file.write_text("{ }")
+    assert settings.described()["tokenizer"] != first
+    file.unlink()
+    with pytest.raises(UsageError):
+        settings.described()
 
 
 def test_hugging_face_tokenizer_makes_token_blocks(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -48,6 +49,19 @@ def check_tokenizer(path: str) -> None:
     """
     if not Path(path).is_file():
         raise _unreadable(path, "there is no such file")
+
+
+def describe_tokenizer(path: str) -> str:
+    """File name and BLAKE2b-128 of the content: what decides the keys, without the folder.
+
+    Raises:
+        UsageError: KVT-I021.
+    """
+    try:
+        digest = hashlib.blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()
+    except OSError as cause:
+        raise _unreadable(path, cause.strerror) from cause
+    return f"{Path(path).name} {digest}"
 
 
 @lru_cache(maxsize=2)
