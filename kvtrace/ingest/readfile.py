@@ -48,7 +48,7 @@ class IngestSettings:
     """How to read files that a mapping fits; it comes before the known formats."""
 
     def described(self) -> dict[str, str | int | float | bool | None]:
-        """The settings as plain values; of the mapping its digest, of the tokenizer name and digest.
+        """The settings as plain values; of mapping and tokenizer their digests.
 
         Raises:
             UsageError: KVT-I021, the tokenizer's file cannot be read.
