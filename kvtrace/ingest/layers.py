@@ -50,6 +50,7 @@ _EVENT: Final = '"event": "request.'
 _DENSE_EVENT: Final = '"event":"request.'
 _EVENT_CHARS: Final = 200
 _TIME_KEYS: Final = ("asctime", "timestamp", "time", "ts", "@timestamp")
+_MAX_SOURCES: Final = 4_096
 _MAX_CONTAINERS: Final = 4
 """A container in a container, and what a tool put before each of them."""
 
@@ -71,7 +72,8 @@ class PeeledLine:
     process: str | None = None
     """Innermost process prefix, such as `EngineCore_DP0`."""
     writer: str | None = None
-    """The same with rank and process id, as printed: `VllmWorker rank=0 pid=31774`."""
+    """The same with rank and process id, as printed: `VllmWorker rank=0 pid=31774`; from the second
+    pod of a log on with the pod's number behind it."""
     is_formatted: bool = False
     """The text is a bare message: a JSON formatter or another logger took its prefix."""
     through_ray: bool = False
@@ -93,6 +95,7 @@ class LinePeeler:
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
         self._pending: dict[str, _Pieces] = {}
+        self._sources: dict[str, int] = {}
 
     def feed(self, record: Record) -> PeeledLine | None:
         """The line that this record completes, or None: a piece, or a record without text."""
@@ -107,9 +110,10 @@ class LinePeeler:
 
     def _contained(self, line: PeeledLine) -> PeeledLine | None:
         """The line out of its containers, one in the other, and out of all other layers."""
-        streams = ""
+        streams, source = "", None
         for _ in range(_MAX_CONTAINERS):
-            streams += _peel_source(line)
+            name = _peel_source(line)
+            source, streams = source or name, streams + name
             stream, is_partial = _peel_container(line)
             if not stream:
                 break
@@ -119,7 +123,18 @@ class LinePeeler:
                 if joined is None:
                     return None
                 line = joined
-        return peel(line)
+        peeled = peel(line)
+        if source:
+            self._tell_apart(peeled, source)
+        return peeled
+
+    def _tell_apart(self, line: PeeledLine, source: str) -> None:
+        """Keep processes of several pods apart, which all have the same names and numbers."""
+        if source not in self._sources and len(self._sources) < _MAX_SOURCES:
+            self._sources[source] = len(self._sources)
+        number = self._sources.get(source, _MAX_SOURCES)
+        if number:
+            line.writer = f"{line.writer or ''}@{number}"
 
     @property
     def is_joining(self) -> bool:

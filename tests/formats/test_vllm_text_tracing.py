@@ -41,3 +41,18 @@ def test_a_line_with_both_stamps_gives_the_zone_of_the_others() -> None:
         1_770_112_805_000_000_000,
     ]
     assert reading.context.clock == "utc"
+
+
+def test_a_pod_that_starts_ends_no_request_of_another() -> None:
+    pods = ["[pod/llm-0/c] (APIServer pid=1) ", "[pod/llm-1/c] (APIServer pid=1) "]
+    line = "INFO 02-03 11:00:0{} [x.py:1] {}\n"
+    text = (
+        pods[0]
+        + line.format(1, "Added request a.")
+        + pods[1]
+        + line.format(2, "vLLM API server version 0.12.0")
+        + pods[0]
+        + line.format(5, "Aborted request(s) a.")
+    )
+    reading = read_bytes(VLLM[0], text.encode())
+    assert [(row.status, row.e2e_ns) for row in reading.requests] == [("cancelled", 4 * 10**9)]

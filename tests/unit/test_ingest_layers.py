@@ -196,6 +196,22 @@ def test_processes_of_one_name_are_told_apart() -> None:
     ]
 
 
+def test_processes_of_several_pods_are_told_apart() -> None:
+    peeled, _ = peel_all(
+        "[pod/a/c] (APIServer pid=1) x",
+        "[pod/b/c] 2025-06-01T12:00:02Z (APIServer pid=1) x",
+        "[pod/b/c] x",
+        "[pod/a/c] (APIServer pid=1) x",
+    )
+    assert [line.process for line in peeled] == ["APIServer", "APIServer", None, "APIServer"]
+    assert [line.writer for line in peeled] == [
+        "APIServer pid=1",
+        "APIServer pid=1@1",
+        "@1",
+        "APIServer pid=1",
+    ]
+
+
 def test_request_events_of_sglang_are_no_formatted_messages() -> None:
     written = '{"timestamp": "2026-11-20T09:00:00", "event": "request.received", "rid": "a"}'
     (line,), _ = peel_all(written)

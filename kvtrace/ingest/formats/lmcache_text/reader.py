@@ -146,7 +146,8 @@ class LmcacheLog:
         if message.backend is not None and len(self._backends) < _MAX_VOTES:
             self._backends[message.backend] = None
         if message.is_restart and len(self._started) < _MAX_STARTED:
-            name = (line.writer or "").partition(" pid=")[0]
+            name, _, number = (line.writer or "").partition(" pid=")
+            name += number.partition("@")[2]  # another pod is another process
             if name in self._started:
                 self._book.restart()
             self._started.add(name)
