@@ -440,6 +440,9 @@ class Format:
     sniff: Callable[[Head], Guess | None]
     read: Reader
     is_benchmark: bool = False
+    holds_one_conversation: bool = False
+    """Each file holds one conversation: its requests are in no other file, and their clocks start
+    with it, so that several files add up but have no common clock."""
     enable_hint: str = ""
     """How to switch this log on in production: flags to paste."""
     dialect: LogDialect | None = None

@@ -77,8 +77,31 @@ def settle_clocks(reads: list[FileRead]) -> None:
             logs.setdefault(read.log_id, []).append(read)
     for log in logs.values():
         _count_from_first(log)
+    _forget_clocks_of_conversations(reads)
     for read in reads:
         _settle_resolution(read)
+
+
+def _forget_clocks_of_conversations(reads: list[FileRead]) -> None:
+    """Conversations of which each has its own zero add up, but nobody knows when they met."""
+    by_format: dict[str, list[FileRead]] = {}
+    for read in reads:
+        if read.format is not None and read.format.holds_one_conversation:
+            by_format.setdefault(read.format.name, []).append(read)
+    for group in by_format.values():
+        for read in group if len(group) > 1 else ():
+            if read.context is None or read.rows is None or read.context.clock in ABSOLUTE:
+                continue
+            read.context.clock, read.context.clock_resolution_ns = "order", None
+            read.context.clock_reason = "each conversation counts from its own start"
+            read.rows.requests = read.rows.requests.with_columns(
+                pl.lit(None, dtype=pl.Int64).alias("arrived_at_ns"), pl.lit("order").alias("clock")
+            )
+            message = (
+                f"{len(group)} conversations count from their own starts: their requests add up, "
+                "but when they arrived beside one another is unknown"
+            )
+            read.entry.notes.append(Note(code="no_common_clock", message=message))
 
 
 def _settle_resolution(read: FileRead) -> None:
@@ -163,7 +186,8 @@ def assign_sources(reads: list[FileRead]) -> list[Source]:
             or not read.rows.holds_rows
         ):
             continue
-        own = -1 if read.context.clock in ABSOLUTE else read.log_id
+        is_shared = read.context.clock in ABSOLUTE or read.format.holds_one_conversation
+        own = -1 if is_shared else read.log_id
         groups.setdefault((read.format.name, read.context.layer, own), []).append(read)
     ordered = sorted(groups.values(), key=lambda group: group[0].entry.file_id)
     return [_source(number, group) for number, group in enumerate(ordered)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from kvtrace.ingest.contract import RequestRow
 from kvtrace.ingest.formats.weka import FORMATS
+from kvtrace.ingest.pipeline import ingest_paths
 from kvtrace.ingest.registry import all_formats
 from tests.formats.reading import DATA, Reading, read_bytes, sniffed
 
@@ -177,3 +179,27 @@ def test_long_conversation_is_recognised_by_its_start() -> None:
     talk = json.dumps(conversation())
     cut = talk.replace("[{", "[" + f"{request}," * 70_000 + "{", 1)[:4_000_000]
     assert sniffed(all_formats(), cut.encode()) == "weka"
+
+
+def test_conversations_of_a_folder_add_up_without_a_common_clock(tmp_path: Path) -> None:
+    conversation = {
+        "models": ["m"],
+        "block_size": 64,
+        "hash_id_scope": "local",
+        "tool_tokens": 0,
+        "system_tokens": 0,
+        "requests": [
+            {"t": 0.0, "type": "n", "in": 130, "out": 3, "hash_ids": [1, 2], "api_time": 0.5},
+            {"t": 9.0, "type": "n", "in": 200, "out": 4, "hash_ids": [1, 2, 3], "api_time": 0.5},
+        ],
+    }
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"id": name} | conversation))
+    ingested = ingest_paths([tmp_path], salt=b"salt")
+    assert ingested.totals.requests == 4
+    # ids restart in each file: each conversation reuses its own two blocks, not the other's
+    assert ingested.totals.distinct_blocks == 6
+    assert ingested.frames["requests"]["arrived_at_ns"].null_count() == 4
+    assert "no_common_clock" in {note.code for note in ingested.totals.notes}
+    alone = ingest_paths([tmp_path / "a.json"], salt=b"salt")
+    assert alone.frames["requests"]["arrived_at_ns"].to_list() == [0, 9_000_000_000]

@@ -286,6 +286,7 @@ FORMATS: tuple[Format, ...] = (
         title="Weka / AgentX agent conversations (JSON)",
         framing="json",
         best_grade="A",
+        holds_one_conversation=True,
         supplies=(
             "session_id",
             "turn",
