@@ -56,3 +56,14 @@ def test_a_pod_that_starts_ends_no_request_of_another() -> None:
     )
     reading = read_bytes(VLLM[0], text.encode())
     assert [(row.status, row.e2e_ns) for row in reading.requests] == [("cancelled", 4 * 10**9)]
+
+
+def test_every_dialect_behind_ray_says_that_lines_may_be_missing() -> None:
+    ray = "(ServeReplica:a:b pid=7, ip=192.0.2.1) "
+    request = "INFO 02-03 11:00:01 [x.py:1] Added request a.\n"
+    tiers = "2026-02-03T10:00:22Z  INFO s: request set to finish: cached_gpu_tokens: 3;"
+    tiers += " cached_host_tokens: 0; cached_disk_tokens: 1 request_id=a\n"
+    readings = read_log((*VLLM, *DYNAMO), (ray + request + ray + tiers).encode())
+    assert all("ray_deduplicates" in reading.note_codes for reading in readings.values())
+    readings = read_log((*VLLM, *DYNAMO), (request + tiers).encode())
+    assert not any("ray_deduplicates" in reading.note_codes for reading in readings.values())

@@ -50,6 +50,10 @@ _WHOLE_ACCESS = re.compile(
     rb" \d{3}(?: [A-Za-z -]{1,40})?\r?"
 )
 """An access line in its plainest layers, told before anything is decoded or peeled."""
+_RAY_NOTE: Final = (
+    "ray_deduplicates",
+    "Ray drops repeated lines, so counts from this file are lower bounds (RAY_DEDUP_LOGS=0).",
+)
 _WRONG_TIME: Final = ("invalid_time", "no such date or time")
 
 RowSink = Callable[[Row, LineTime | None], None]
@@ -264,7 +268,10 @@ class LogRouter:
             used = self._tally.used
             if part.reader.take(line):
                 part.lines += 1
-                part.used += self._tally.used > used
+                is_used = self._tally.used > used
+                part.used += is_used
+                if is_used and line.through_ray:
+                    part.context.note(*_RAY_NOTE)
                 return
         self._other(line)
 

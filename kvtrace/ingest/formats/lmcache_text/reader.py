@@ -84,12 +84,6 @@ class LmcacheLog:
             if is_ours:
                 self._tally.ignore("other_engine_line")
             return is_ours
-        if line.through_ray:
-            self._context.note(
-                "ray_deduplicates",
-                "Ray drops repeated lines, so counts from this file are lower bounds"
-                " (RAY_DEDUP_LOGS=0).",
-            )
         reason = self._message(message, line)
         if reason is None:
             self._tally.use()

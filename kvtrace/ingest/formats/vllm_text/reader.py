@@ -177,12 +177,6 @@ class VllmLog:
             self._context.note(
                 "unknown_stats_field", "Statistics lines have a field that is not read yet."
             )
-        if line.through_ray:
-            self._context.note(
-                "ray_deduplicates",
-                "Ray drops repeated lines, so counts from this file are lower bounds"
-                " (RAY_DEDUP_LOGS=0).",
-            )
         self._sample(line, parsed)
 
     def _splice(self, line: LogLine, message: str) -> None:
