@@ -11,6 +11,8 @@ import polars as pl
 
 from kvtrace.ingest.columns import FILE_KEY_STEP, FileRows
 from kvtrace.ingest.contract import Format, ReadContext
+from kvtrace.ingest.modelnames import NameBook
+from kvtrace.ingest.pairs import REUSED_APART_NS
 from kvtrace.ingest.requestcolumns import COPY_DIGEST
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock, FileEntry, Grade, Note, SourceEntry, SourceRole
@@ -283,6 +285,14 @@ def drop_exact_copies(source: Source) -> None:
         (has_id & ~pl.col("request_id_key").is_first_distinct()).alias("_is_reused")
     )
     reused = int(frame["_is_reused"].sum())
+    twice = _seen_twice(frame)
+    if twice:
+        message = (
+            f"{twice} requests have the id of a request that another file has within ten minutes: "
+            "two instances (as prefill and decode, or a proxy and what is behind it) may have "
+            "logged the same ones, which then count twice; give only one of the files"
+        )
+        source.notes.append(("requests_logged_twice", message))
     if reused:
         frame = frame.with_columns(
             pl.when("_is_reused")
@@ -294,6 +304,15 @@ def drop_exact_copies(source: Source) -> None:
         source.notes.append(("id_conflicts", message))
     source.requests = frame.drop("_is_copy", "_is_reused")
     source.own_requests = len(source.requests)
+
+
+def _seen_twice(frame: pl.DataFrame) -> int:
+    """Rows whose id came first in another file, at nearly the same time."""
+    named = frame.filter(pl.col("request_id_key").is_not_null())
+    file, at = pl.col("request_key") // FILE_KEY_STEP, pl.col("arrived_at_ns")
+    is_elsewhere = file != file.first().over("request_id_key")
+    is_near = (at - at.first().over("request_id_key")).abs() <= REUSED_APART_NS
+    return int(named.select((is_elsewhere & is_near).sum()).item())
 
 
 def _count_copies(source: Source, copies: pl.DataFrame) -> None:
@@ -317,8 +336,8 @@ def _all_of(texts: Iterable[str | None]) -> str | None:
     return "; ".join(shown) or None
 
 
-def source_entry(source: Source) -> SourceEntry:
-    """The manifest entry of a source."""
+def source_entry(source: Source, names: NameBook) -> SourceEntry:
+    """The manifest entry of a source; `names` says how names are shown."""
     contexts = [read.context for read in source.files if read.context is not None]
     facts: dict[str, str | int | float] = {}
     for context in reversed(contexts):
@@ -337,8 +356,8 @@ def source_entry(source: Source) -> SourceEntry:
         transfers=sum(len(part.transfers) for part in rows),
         clock=source.clock,
         engine=engines[0].engine if engines else None,
-        engine_version=_all_of(context.engine_version for context in versions),
+        engine_version=_all_of(names.version(context.engine_version) for context in versions),
         engine_version_reason=_all_of(context.engine_version_reason for context in versions),
-        engine_facts=facts,
+        engine_facts=names.shown_facts(facts),
         notes=[Note(code=code, message=text) for code, text in source.notes],
     )

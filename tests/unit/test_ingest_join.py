@@ -299,6 +299,21 @@ def test_a_steady_shift_of_a_year_is_a_wrong_clock(tmp_path: Path) -> None:
     assert result.totals.cached_tokens == 3
 
 
+def test_requests_that_two_files_of_one_format_log_are_told(tmp_path: Path) -> None:
+    # Prefill and decode instance of the same three requests; then the same ids an hour later.
+    def files(later_s: float) -> Ingested:
+        paths = [
+            write_rows(tmp_path / name, "log", [log_row(i, at) for i in "abc"])
+            for name, at in (("p.log", 100), ("d.log", 100 + later_s))
+        ]
+        return ingest(paths, made_up("log", clock="utc"))
+
+    near, far = files(2), files(3600)
+    assert "requests_logged_twice" in codes(near)
+    assert "requests_logged_twice" not in codes(far)
+    assert {"id_conflicts"} <= set(codes(near)) & set(codes(far))
+
+
 # Several layers
 
 
