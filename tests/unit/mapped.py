@@ -16,6 +16,10 @@ from tests.formats.reading import MODIFIED_AT_NS, Reading
 KEY = b"key of the tests"
 
 
+class MisfitError(Exception):
+    """The mapping does not fit the file."""
+
+
 def mapping(text: str) -> Mapping:
     """The mapping of a TOML text."""
     return parse_mapping(tomllib.loads(text), "map.toml")
@@ -26,9 +30,10 @@ def json_lines(records: Iterable[object]) -> bytes:
 
 
 def read(text: str, data: bytes, *, name: str = "log.jsonl", tz: str | None = None) -> Reading:
-    """What the mapping makes of these bytes; fails if it does not fit or a record is lost."""
+    """What the mapping makes of these bytes; fails if a record is lost."""
     found = recognise_mapped(mapping(text), data, name)
-    assert found.format is not None, found.reason
+    if found.format is None:
+        raise MisfitError(found.reason)
     counts, tally = FrameCounts(), Tally()
     records: list[Record] = list(frame((data,), found.framing, counts))
     context = ReadContext(
