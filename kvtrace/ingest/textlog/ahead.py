@@ -9,6 +9,7 @@ with few lines for the lane are mostly read past it.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import pickle
 import select
@@ -29,8 +30,10 @@ OpenExpress = Callable[[ReadContext], tuple[ExpressKind, ...]]
 """A function of a module, which the second process can import."""
 START_BYTES: Final = 16 * MIB
 """Told here before a second process is worth its start."""
-_AWAY_BLOCKS: Final = 4
-"""Blocks with the second process at most: what its pipe holds, so that it never waits for one."""
+AWAY_BLOCKS: Final = 4
+"""Blocks with the second process at most, so that it never waits for one."""
+SLOT_BYTES: Final = 2 * MIB
+"""Longest block that is told there."""
 _DEPTH: Final = 12
 """Blocks held at most: what can be told here while a block is awaited."""
 _LOW_SHARE: Final = 0.25
@@ -40,11 +43,13 @@ _SKIPPED_BLOCKS: Final = 15
 _PATIENCE_S: Final = 30.0
 """For a block that takes some hundredths; after that the process is taken for stuck."""
 _LENGTH: Final = struct.Struct(">Q")
+_PLACE: Final = struct.Struct(">QQ")
+"""Slot of a block and its length."""
 _READ_BYTES: Final = MIB
 _PIPE_BYTES: Final = MIB
 _PROGRAM: Final = (
-    "import sys; sys.path[:] = sys.argv[1:]; "
-    "from kvtrace.ingest.textlog.ahead import serve; serve(sys.stdin.buffer, sys.stdout.buffer)"
+    "import sys; sys.path[:] = sys.argv[2:]; from kvtrace.ingest.textlog.ahead import serve; "
+    "serve(int(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)"
 )
 
 
@@ -53,38 +58,60 @@ class SecondProcessError(Exception):
 
 
 class SecondProcess:
-    """Tells blocks elsewhere; results come in the order in which the blocks went."""
+    """Tells blocks elsewhere; results come in the order in which the blocks went.
+
+    Blocks go through shared memory, their numbers and results through pipes.
+    """
 
     def __init__(self, open_express: OpenExpress, context: ReadContext) -> None:
+        memory = os.memfd_create("kvtrace-blocks")
         try:
+            os.ftruncate(memory, AWAY_BLOCKS * SLOT_BYTES)
+            self._slots = mmap.mmap(memory, AWAY_BLOCKS * SLOT_BYTES)
             self._process = subprocess.Popen(  # noqa: S603 - our own program, no shell
-                [sys.executable, "-c", _PROGRAM, *sys.path],
+                [sys.executable, "-c", _PROGRAM, str(memory), *sys.path],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                pass_fds=(memory,),
             )
         except OSError as cause:
             raise SecondProcessError from cause
+        finally:
+            os.close(memory)
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("the second process has no pipes")
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
-        for pipe in (self._to, self._from):
-            os.set_blocking(pipe, False)
-            _widen(pipe)
-        self._outgoing: deque[memoryview] = deque()
+        _widen(self._from)
         self._incoming = bytearray()
         self._results: deque[list[Run]] = deque()
+        self._sent = 0
         self.away = 0
         """Blocks whose result was not asked for yet."""
         setup = pickle.dumps((open_express, context.token_key, context.block_size_tokens))
-        self._queue(setup)
+        self._write(_LENGTH.pack(len(setup)) + setup)
 
-    def _queue(self, data: bytes) -> None:
-        self._outgoing += (memoryview(_LENGTH.pack(len(data))), memoryview(data))
+    def _write(self, data: bytes) -> None:
+        """Write some hundred bytes, for which a pipe has room."""
+        try:
+            os.write(self._to, data)
+        except OSError as cause:
+            raise SecondProcessError from cause
+
+    def can_take(self, data: bytes) -> bool:
+        """Whether there is room for the block."""
+        return self.away < AWAY_BLOCKS and len(data) <= SLOT_BYTES
 
     def send(self, data: bytes) -> None:
-        """Have the lines of a block told."""
-        self._queue(data)
+        """Have the lines of a block told.
+
+        Raises:
+            SecondProcessError: it is gone.
+        """
+        slot = self._sent % AWAY_BLOCKS  # its last block has come back: there are so many at most
+        self._slots[slot * SLOT_BYTES : slot * SLOT_BYTES + len(data)] = data
+        self._write(_PLACE.pack(slot, len(data)))
+        self._sent += 1
         self.away += 1
 
     def has_result(self, *, wait: bool) -> bool:
@@ -94,7 +121,7 @@ class SecondProcess:
             SecondProcessError: it will never be.
         """
         try:
-            while self._move(wait=wait and not self._results):
+            while self._read(wait=wait and not self._results):
                 pass
         except (OSError, EOFError, pickle.UnpicklingError) as cause:
             raise SecondProcessError from cause
@@ -105,25 +132,18 @@ class SecondProcess:
         self.away -= 1
         return self._results.popleft()
 
-    def _move(self, *, wait: bool) -> bool:
-        """Write and read what the pipes allow; whether there was anything."""
-        writable = [self._to] if self._outgoing else []
-        patience_s = _PATIENCE_S if wait else 0.0
-        can_read, can_write, _ = select.select([self._from], writable, [], patience_s)
-        if wait and not can_read and not can_write:
-            raise EOFError
-        if can_write:
-            data = self._outgoing.popleft()
-            written = os.write(self._to, data)
-            if written < len(data):
-                self._outgoing.appendleft(data[written:])
-        if can_read:
-            data_read = os.read(self._from, _READ_BYTES)
-            if not data_read:
+    def _read(self, *, wait: bool) -> bool:
+        """Read what the pipe holds; whether there was anything."""
+        readable, _, _ = select.select([self._from], [], [], _PATIENCE_S if wait else 0.0)
+        if readable:
+            data = os.read(self._from, _READ_BYTES)
+            if not data:
                 raise EOFError
-            self._incoming += data_read
+            self._incoming += data
             self._unpack()
-        return bool(can_read or can_write)
+        elif wait:
+            raise TimeoutError
+        return bool(readable)
 
     def _unpack(self) -> None:
         while len(self._incoming) >= _LENGTH.size:
@@ -142,6 +162,7 @@ class SecondProcess:
                 with contextlib.suppress(OSError):
                     pipe.close()
         self._process.wait()
+        self._slots.close()
 
 
 def _widen(pipe: int) -> None:
@@ -153,24 +174,20 @@ def _widen(pipe: int) -> None:
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
-def serve(source: BinaryIO, sink: BinaryIO) -> None:
+def serve(memory: int, source: BinaryIO, sink: BinaryIO) -> None:
     """The second process: tell block after block, until no more come."""
-    setup = _received(source)
-    if setup is None:
-        return
-    open_express, token_key, block_size_tokens = pickle.loads(setup)  # noqa: S301 - our own
+    (size,) = _LENGTH.unpack(source.read(_LENGTH.size))
+    open_express, token_key, block_size_tokens = pickle.loads(source.read(size))  # noqa: S301
     context = ReadContext("", Tally(), 0, token_key=token_key, block_size_tokens=block_size_tokens)
     lane = ExpressLane(open_express(context))
-    while (data := _received(source)) is not None:
-        result = pickle.dumps(list(lane.scan(data, 0, 0)), protocol=5)
-        sink.write(_LENGTH.pack(len(result)))
-        sink.write(result)
-        sink.flush()
-
-
-def _received(source: BinaryIO) -> bytes | None:
-    head = source.read(_LENGTH.size)
-    return source.read(_LENGTH.unpack(head)[0]) if len(head) == _LENGTH.size else None
+    with mmap.mmap(memory, AWAY_BLOCKS * SLOT_BYTES, access=mmap.ACCESS_READ) as slots:
+        while len(place := source.read(_PLACE.size)) == _PLACE.size:
+            slot, size = _PLACE.unpack(place)
+            data = slots[slot * SLOT_BYTES : slot * SLOT_BYTES + size]
+            result = pickle.dumps(list(lane.scan(data, 0, 0)), protocol=pickle.HIGHEST_PROTOCOL)
+            sink.write(_LENGTH.pack(len(result)))
+            sink.write(result)
+            sink.flush()
 
 
 @dataclass(slots=True)
@@ -220,9 +237,12 @@ class LookAhead:
             if block is None:
                 break
             job = _Job(block)
-            if self._second is not None and self._second.away < _AWAY_BLOCKS:
-                self._second.send(block.data)
-                job.is_away = True
+            if self._second is not None and self._second.can_take(block.data):
+                try:
+                    self._second.send(block.data)
+                    job.is_away = True
+                except SecondProcessError:
+                    self._give_up()
             self._jobs.append(job)
         return bool(self._jobs)
 
@@ -236,14 +256,18 @@ class LookAhead:
                 first.runs = self._second.result()
                 return True
         except SecondProcessError:
-            self._second.close()
-            self._second = self._start = None
-            for job in self._jobs:
-                job.is_away = False
+            self._give_up()
             return True
         if other is not None:
             other.runs = list(self._lane.scan(other.block.data, 0, 0))
         return False
+
+    def _give_up(self) -> None:
+        if self._second is not None:
+            self._second.close()
+            self._second = None
+        for job in self._jobs:
+            job.is_away = False
 
     def _runs_of(self, job: _Job) -> list[Run] | None:
         if job.runs is not None:
