@@ -50,6 +50,7 @@ _EVENT: Final = '"event": "request.'
 _DENSE_EVENT: Final = '"event":"request.'
 _EVENT_CHARS: Final = 200
 _TIME_KEYS: Final = ("asctime", "timestamp", "time", "ts", "@timestamp")
+_COMPOSE_CHARS: Final = 200
 _MAX_SOURCES: Final = 4_096
 _MAX_CONTAINERS: Final = 4
 """A container in a container, and what a tool put before each of them."""
@@ -113,7 +114,8 @@ class LinePeeler:
         streams, source = "", None
         for _ in range(_MAX_CONTAINERS):
             name = _peel_source(line)
-            source, streams = source or name, streams + name
+            if name:
+                source, streams = source or name, streams + name
             stream, is_partial = _peel_container(line)
             if not stream:
                 break
@@ -170,6 +172,9 @@ class LinePeeler:
 def _peel_source(line: PeeledLine) -> str:
     """Peel the name that kubectl or docker compose put before the line; the name, if any."""
     text = line.text
+    behind = text.find(" ", 1, _COMPOSE_CHARS) + 1
+    if not text.startswith("[pod/") and (behind == 0 or text[behind : behind + 1] not in "| "):
+        return ""
     at = _past_colours(text, 0)
     match = (_POD if text.startswith("[", at) else _COMPOSE).match(text, at)
     if match is None:
@@ -240,7 +245,8 @@ def _peel_once(line: PeeledLine) -> None:
     elif first == "{":
         _peel_formatter(line)
     elif first == "[":
-        match = None if _cut(line, _POD) else _CHILD.match(text)
+        is_pod = text.startswith("[pod/") and _cut(line, _POD)
+        match = None if is_pod else _CHILD.match(text)
         if match is not None:
             line.process = f"{line.process or ''}{match[0].rstrip()}"
             line.text = text[match.end() :]
