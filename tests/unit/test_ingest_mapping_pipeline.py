@@ -28,8 +28,8 @@ prompt_tokens = "p"
 PLAIN = '[time]\nfield = "ts"\nunit = "s"\n[fields]\nrequest_id = "id"\nprompt_tokens = "p"'
 
 
-def _log(path: Path, count: int, *, prefix: str = "r") -> None:
-    records = [{"ts": START_S + at, "id": f"{prefix}{at}", "p": 10} for at in range(count)]
+def _log(path: Path, count: int, *, prefix: str = "r", late_s: int = 0) -> None:
+    records = [{"ts": START_S + at + late_s, "id": f"{prefix}{at}", "p": 10} for at in range(count)]
     data = json_lines(records)
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
 
@@ -43,9 +43,8 @@ def test_a_mapping_goes_before_the_known_formats(tmp_path: Path) -> None:
     rows = [{"timestamp": at, "input_length": 9, "output_length": 1, "hash_ids": [at]}
             for at in range(20)]  # fmt: skip
     (tmp_path / "trace.jsonl").write_bytes(json_lines(rows))
-    read = _ingest(
-        tmp_path, '[fields]\nprompt_tokens = "output_length"\noutput_tokens = "input_length"'
-    )
+    turned = '[fields]\nprompt_tokens = "output_length"\noutput_tokens = "input_length"'
+    read = _ingest(tmp_path, turned)
     assert read.files[0].format == "mapping"
     assert (read.totals.prompt_tokens, read.totals.output_tokens) == (20, 180)
 
@@ -77,7 +76,7 @@ def test_sources_of_a_mapping_are_never_added_up_unless_they_share_a_name(tmp_pa
 
 def test_requests_of_two_mapped_sources_are_joined_by_id(tmp_path: Path) -> None:
     _log(tmp_path / "gateway.jsonl", 5)
-    _log(tmp_path / "engine.jsonl", 5)
+    _log(tmp_path / "engine.jsonl", 5, late_s=1)
     apart = "".join(TABLE.format(head="", match=name) for name in ("gateway*", "engine*"))
     read = _ingest(tmp_path, apart)
     assert read.totals.requests == 5

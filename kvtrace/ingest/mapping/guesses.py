@@ -94,6 +94,7 @@ _END: Final = ("end", "ended", "finish", "finished", "complete", "completed", "d
                "stop", "stopped", "closed", "logged", "updated")  # fmt: skip
 _TIME: Final = ("timestamp", "ts", "time", "date", "datetime", "at", "t", "when", "clock")
 _FIRST: Final = ("token", "chunk", "byte", "response")
+_SPANS: Final = ("latency", "duration", "elapsed", "queue", "wait", "service", "response")
 _NO_TIME: Final = ("deadline", "expires", "expiry", "birth", "version", "token", "tokens", "ttl")
 
 
@@ -102,16 +103,20 @@ def _time(field: _Field) -> tuple[float, str] | None:
     is_named = field.has(*_TIME, *_START, *_END)
     if not is_named or field.has(*_NO_TIME) or _is_first(field) or _is_span(field):
         return None
-    is_counted = (
-        shape.kind == "number" and shape.epoch is None and shape.is_rising and shape.low is not None
-        and shape.low >= 0 and field.has("timestamp", "ts", "time", "arrival", "arrived", "t")
-        and not field.has("latency", "duration", "elapsed", "queue", "wait")
-    )  # fmt: skip
+    is_counted = shape.kind == "number" and shape.epoch is None and _counts_on(field)
     if not _is_instant(shape) and not is_counted:
         return None
-    score = 0.6 if is_counted else 0.8
+    score = 0.55 if is_counted else 0.8
     score += 0.1 * field.has(*_START) + 0.05 * shape.is_rising - 0.25 * field.has(*_END)
     return score - 0.05 * (len(shape.keys) - 1), _instant_words(shape)
+
+
+def _counts_on(field: _Field) -> bool:
+    """Whether numbers may count from the start of a trace; logs are mostly in order of time."""
+    shape = field.shape
+    is_plain = field.has("timestamp", "ts", "arrival", "arrived")
+    may_be_time = is_plain or (field.has("time", "t") and shape.is_rising)
+    return may_be_time and shape.low is not None and shape.low >= 0 and not field.has(*_SPANS)
 
 
 def _is_first(field: _Field) -> bool:

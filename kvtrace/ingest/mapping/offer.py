@@ -75,10 +75,7 @@ def _look(file: InputFile, formats: Sequence[Format], *, is_alone: bool) -> _Loo
 
 
 def _nothing(looked: Sequence[_Looked]) -> UsageError:
-    reasons = [
-        f"{one.name}: {f'known as {one.known_as}' if one.known_as else one.why_not}"
-        for one in looked
-    ]
+    reasons = [f"{one.name}: {one.why_not or f'known as {one.known_as}'}" for one in looked]
     more = len(reasons) - _MAX_NAMED
     shown = reasons[:_MAX_NAMED] + ([f"and {more} more"] if more > 0 else [])
     return UsageError(
