@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from kvtrace.schema.tables import BLOCK_EVENTS, REJECTS, SAMPLES, TRANSFERS, Tab
 
 FILE_KEY_STEP: Final = 1 << 44
 """Keys are file number × this + byte offset."""
+_QUOTED: Final = re.compile(r"'.*'", re.DOTALL)
 _FLUSH_OBSERVED: Final = 8_192
 
 
@@ -231,6 +233,8 @@ class RowCollector:
     def _reject(
         self, offset: int, line: int, length: int, reason: str, detail: str | None, digest: int
     ) -> None:
+        if detail is not None and "'" in detail:
+            detail = _QUOTED.sub("'…'", detail)  # msgspec quotes values that it cannot use
         self._rejects.append((line, offset, length, reason, detail, digest))
         self.rejected_by_reason[reason] = self.rejected_by_reason.get(reason, 0) + 1
 

@@ -21,7 +21,7 @@ from kvtrace.ingest.blocks import (
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.join import join_sources
-from kvtrace.ingest.modelnames import without_paths
+from kvtrace.ingest.modelnames import NameBook
 from kvtrace.ingest.rotation import join_rotations
 from kvtrace.ingest.sampling import note_sampling
 from kvtrace.ingest.sessions import resolve_parents
@@ -46,6 +46,8 @@ class Normalised:
     frames: dict[str, pl.DataFrame]
     sources: list[Source]
     domains: list[CacheDomain]
+    names: NameBook
+    """The names in the tables, as they are shown."""
 
 
 def normalise(reads: list[FileRead], hasher: KeyedHasher) -> Normalised:
@@ -76,7 +78,9 @@ def normalise(reads: list[FileRead], hasher: KeyedHasher) -> Normalised:
     }
     domains = [part.domain for part in built]
     note_sampling(headline, sources, frames, domains)
-    return Normalised(frames, sources, domains)
+    names = NameBook()
+    shown = {name: names.shown_names(frame) for name, frame in frames.items()}
+    return Normalised(shown, sources, domains, names)
 
 
 def _drop_file_copies(reads: list[FileRead]) -> None:
@@ -111,7 +115,7 @@ def _requests(sources: list[Source], headline: Source | None) -> pl.DataFrame:
         source.requests.with_columns(pl.lit(source is headline).alias("is_headline")).select(names)
         for source in sources
     ]
-    return without_paths(_stacked(parts, REQUESTS.empty(), REQUESTS.order_by))
+    return _stacked(parts, REQUESTS.empty(), REQUESTS.order_by)
 
 
 def _observed(

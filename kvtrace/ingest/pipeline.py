@@ -17,6 +17,7 @@ from kvtrace.ingest.contract import Format
 from kvtrace.ingest.discover import Discovery, discover
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.mapping import unused_mapping
+from kvtrace.ingest.modelnames import HIDDEN_NOTE
 from kvtrace.ingest.normalise import Normalised, build_totals, normalise
 from kvtrace.ingest.notes import run_notes
 from kvtrace.ingest.readfile import FileReader, IngestSettings, check_conservation
@@ -117,7 +118,10 @@ def _ingested(
     normalised: Normalised, reads: list[FileRead], notes: list[Note], inputs_fingerprint: str
 ) -> Ingested:
     files = _entries(reads)
-    sources = [source_entry(source) for source in normalised.sources]
+    names = normalised.names
+    sources = [source_entry(source, names) for source in normalised.sources]
+    if names.hidden:
+        notes = [*notes, Note(code=HIDDEN_NOTE, message=names.words())]
     rejected = sum(entry.rejected for entry in files)
     return Ingested(
         frames=normalised.frames,

@@ -15,6 +15,7 @@ import msgspec
 
 from kvtrace.ingest.contract import Format, Framing, Guess, Head
 from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.ingest.modelnames import is_name
 from kvtrace.ingest.tabular import MAX_TABLE_BYTES, table_kind, table_schema
 from kvtrace.ingest.textlog.formats import vote
 from kvtrace.units import KIB, MIB
@@ -29,6 +30,8 @@ _FIRST_LINES: Final = re.compile(rb"\s*(\{[^\n]*)\n\s*([^\n]*)")
 _GOES_ON: Final = (b"{", b"[", b",", b":")
 _UNPACK: Final = "unpack it first and name the files in it"
 _EXPORT: Final = "is not read yet; export the rows as JSON lines or CSV"
+_FIELD: Final = re.compile(r"[A-Za-z][A-Za-z_.-]{0,31}[0-9]{0,2}(?: [A-Za-z_]{1,16})?")
+"""A field as programs name it: a key may be data too."""
 _OTHER_KINDS: Final = (
     # (offset, magic bytes, what it is and what to do)
     (257, b"ustar", f"a tar archive; {_UNPACK} (`tar -xf`)"),
@@ -245,5 +248,5 @@ def _why_not(data: bytes, head: Head, nearest: Guess | None) -> str:
 
 def _names(names: Iterable[str]) -> str:
     """Up to eight names that look like names; anything else may be somebody's text."""
-    fitting = [name for name in names if re.fullmatch(r"[\w. -]{1,40}", name)]
+    fitting = [name for name in names if _FIELD.fullmatch(name) and is_name(name)]
     return ", ".join(fitting[:8])

@@ -11,6 +11,7 @@ import polars as pl
 
 from kvtrace.ingest.columns import FILE_KEY_STEP, FileRows
 from kvtrace.ingest.contract import Format, ReadContext
+from kvtrace.ingest.modelnames import NameBook
 from kvtrace.ingest.pairs import REUSED_APART_NS
 from kvtrace.ingest.requestcolumns import COPY_DIGEST
 from kvtrace.schema.arrays import IntArray
@@ -335,8 +336,8 @@ def _all_of(texts: Iterable[str | None]) -> str | None:
     return "; ".join(shown) or None
 
 
-def source_entry(source: Source) -> SourceEntry:
-    """The manifest entry of a source."""
+def source_entry(source: Source, names: NameBook) -> SourceEntry:
+    """The manifest entry of a source; `names` says how names are shown."""
     contexts = [read.context for read in source.files if read.context is not None]
     facts: dict[str, str | int | float] = {}
     for context in reversed(contexts):
@@ -355,8 +356,8 @@ def source_entry(source: Source) -> SourceEntry:
         transfers=sum(len(part.transfers) for part in rows),
         clock=source.clock,
         engine=engines[0].engine if engines else None,
-        engine_version=_all_of(context.engine_version for context in versions),
+        engine_version=_all_of(names.version(context.engine_version) for context in versions),
         engine_version_reason=_all_of(context.engine_version_reason for context in versions),
-        engine_facts=facts,
+        engine_facts=names.shown_facts(facts),
         notes=[Note(code=code, message=text) for code, text in source.notes],
     )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from kvtrace.ingest.modelnames import is_name
 from kvtrace.ingest.prometheus.uses import Program
 
 _TARGET_LABELS: Final = (
@@ -41,6 +42,9 @@ _GPU_PARTS: Final = (("gpu", "gpu"), ("GPU_I_ID", "mig"))
 _PORT_PARTS: Final = (("device", "device"), ("port", "port"))
 _ALWAYS: Final = frozenset({"engine", "gpu", "mig", "device", "port"})
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
+_RANK: Final = re.compile(r"[A-Za-z_]{0,16}[-_]?[0-9]{0,5}")
+_NAMED: Final = frozenset({"llm", "device"})
+"""Words in front of names; behind the others stand ranks, roles, and ids of workers."""
 
 
 class Target(NamedTuple):
@@ -97,7 +101,7 @@ def name_targets(targets: Iterable[Target]) -> dict[Target, str | None]:
             number = hosts[target.is_machine]["\n".join(target.host)]
             words.append(f"{'host' if target.is_machine else 'instance'} {number}")
         shown = [
-            (word, _shown(value, values[target.program, word]))
+            (word, _shown(word, value, values[target.program, word]))
             for word, value in target.parts
             if word in _ALWAYS or len(values[target.program, word]) > 1
         ]
@@ -125,6 +129,9 @@ def _numbers(values: set[str]) -> dict[str, int]:
     return {value: number for number, value in enumerate(sorted(values), start=1)}
 
 
-def _shown(value: str, numbers: dict[str, int]) -> str:
-    """The value if it is a plain word, else its number."""
-    return value if _PLAIN.fullmatch(value) is not None else f"#{numbers[value]}"
+def _shown(word: str, value: str, numbers: dict[str, int]) -> str:
+    """The value if it is a plain name or rank, else its number."""
+    plain = _PLAIN if word in _NAMED else _RANK
+    if plain.fullmatch(value) is not None and is_name(value):
+        return value
+    return f"#{numbers[value]}"

@@ -163,7 +163,7 @@ _EXTERNAL: Final = "external_request_id="
 _FOUND_REST = re.compile(rf"{_N}")
 _SIDE = rf"ops={_N} tokens={_N} size={_D}GB avg_copy=(?:{_D}GB/s|n/a)"
 _COPIES = re.compile(
-    rf"L0<->L1 stats \[([\w:. -]{{1,60}})\] (?:last {_D}s|(cumulative)):"
+    rf"L0<->L1 stats \[([a-z]{{1,16}}(?::[0-9]{{1,3}})?)\] (?:last {_D}s|(cumulative)):"
     rf" store {_SIDE} \| retrieve {_SIDE}"
 )
 _L1_USAGE = re.compile(rf"L1 memory usage: {_D}/{_D} GiB \({_D}%\)")
