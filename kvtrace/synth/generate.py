@@ -1,22 +1,19 @@
-"""Draws the requests of a profile: who asks when, how long prompts are, which blocks they share.
+"""Draws the sessions of a profile: who asks when, how long prompts are, which blocks they share.
 
-Only uniform doubles of numpy's PCG64 are used, and every time and length is rounded to an integer
-at once, so that a seed gives the same trace on every platform and numpy release.
+Sessions come in order of their start, one after the other, so that a trace of any length takes the
+memory of its open sessions.
 """
 
 from __future__ import annotations
 
-import math
+import heapq
+from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
-from statistics import NormalDist
+from dataclasses import dataclass, field
+from itertools import accumulate, count
 
-import numpy as np
-
-from kvtrace.synth.profile import Profile, Spread, Workload
-from kvtrace.units import NS_PER_S, NS_PER_US
-
-_NORMAL = NormalDist()
+from kvtrace.synth.draws import Draws, Popularity, to_ns, zipf_weights
+from kvtrace.synth.profile import Prefix, Profile, Rhythm, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +27,15 @@ class SynthRequest:
     arrived_at_ns: int
     """Arrival in an open loop, from the start of the trace; `story` closes the loop."""
     think_ns: int
-    """Pause before this turn after the previous reply; for the first turn, 0."""
+    """Pause before this turn; for the first turn, 0."""
     prompt_tokens: int
     output_tokens: int
     block_ids: tuple[int, ...]
     """Prefix-chained ids, one a block; the last one stands for a partial block if any."""
+    paused_from_arrival: bool = False
+    """The pause counts from the arrival of the turn before, not from its last token."""
+    shared_blocks: int | None = None
+    """Leading blocks that other sessions may hold too; None: any of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,126 +46,241 @@ class SynthTrace:
     requests: tuple[SynthRequest, ...]
 
 
-def to_ns(seconds: float) -> int:
-    """Seconds as nanoseconds, rounded to whole microseconds so that no last bit matters."""
-    return round(seconds * (NS_PER_S // NS_PER_US)) * NS_PER_US
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The numbers of one turn."""
+
+    request_id: str
+    arrived_at_ns: int
+    think_ns: int
+    prompt_tokens: int
+    output_tokens: int
 
 
-class _Draws:
-    """Random draws by inversion of uniforms."""
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session: its turns, and the shared text that it begins with."""
 
-    def __init__(self, seed: int, stream: int) -> None:
-        sequence = np.random.SeedSequence(entropy=seed, spawn_key=(stream,))
-        self._generator = np.random.Generator(np.random.PCG64(sequence))
+    number: int
+    workload: Workload
+    turns: tuple[Turn, ...]
+    segments: tuple[tuple[str, int], ...]
+    """(name, tokens up to its end) of the shared texts, each beginning with the one before."""
 
-    def uniform(self) -> float:
-        return float(self._generator.random())
+    @property
+    def start_ns(self) -> int:
+        """Arrival of the first turn."""
+        return self.turns[0].arrived_at_ns
 
-    def below(self, count: int) -> int:
-        return min(int(self.uniform() * count), count - 1)
 
-    def spread(self, spread: Spread) -> float:
-        u = min(max(self.uniform(), 1e-12), 1.0 - 1e-12)
-        value = spread.median * math.exp(spread.sigma * _NORMAL.inv_cdf(u))
-        return min(max(value, spread.low), spread.high)
+@dataclass(slots=True)
+class BlockNames:
+    """Ids of blocks by what they hold: shared text, a session's own context, or a partial tail."""
 
-    def tokens(self, spread: Spread) -> int:
-        return max(1, round(self.spread(spread)))
+    block_size_tokens: int
+    _ids: Iterator[int] = field(default_factory=count)
+    _shared: dict[str, list[int]] = field(default_factory=dict)
 
-    def geometric(self, mean: float, high: int) -> int:
-        """A count from 1 with this mean, cut at `high`."""
-        if mean <= 1.0:
-            return 1
-        trials = math.log1p(-self.uniform()) / math.log1p(-1.0 / mean)
-        return min(1 + int(trials), high)
+    def requests(self, session: Session) -> Iterator[SynthRequest]:
+        """The turns of a session, one after the other, as they are asked for."""
+        own: list[int] = []
+        for number, turn in enumerate(session.turns):
+            full, tail_tokens = divmod(turn.prompt_tokens, self.block_size_tokens)
+            shared = self._shared_ids(session, full)
+            own.extend(next(self._ids) for _ in range(full - len(shared) - len(own)))
+            tail = (next(self._ids),) if tail_tokens else ()
+            yield SynthRequest(
+                request_id=turn.request_id,
+                workload=session.workload.name,
+                session=session.number,
+                turn=number,
+                arrived_at_ns=turn.arrived_at_ns,
+                think_ns=turn.think_ns,
+                prompt_tokens=turn.prompt_tokens,
+                output_tokens=turn.output_tokens,
+                block_ids=(*shared, *own, *tail),
+                paused_from_arrival=session.workload.pause_from == "arrival",
+                shared_blocks=len(shared),
+            )
 
-    def hex_id(self) -> str:
-        return "".join(f"{self.below(1 << 16):04x}" for _ in range(8))
+    def _shared_ids(self, session: Session, full: int) -> list[int]:
+        ids: list[int] = []
+        for name, tokens in session.segments:
+            until = min(tokens // self.block_size_tokens, full)
+            known = self._shared.setdefault(name, [])
+            first = len(ids)
+            known.extend(next(self._ids) for _ in range(until - first - len(known)))
+            ids.extend(known[: max(until - first, 0)])
+        return ids
 
 
 def generate(profile: Profile) -> SynthTrace:
-    """The trace of a profile; equal profiles give equal traces."""
-    drafts: list[SynthRequest] = []
-    names = _BlockNames(profile.block_size_tokens)
-    first_session = 0
-    for stream, workload in enumerate(profile.workloads):
-        draws = _Draws(profile.seed, stream)
-        drafts.extend(_workload_requests(profile, workload, draws, names, first_session))
-        first_session += workload.sessions
+    """The whole trace of a profile in an open loop; equal profiles give equal traces."""
+    names = BlockNames(profile.block_size_tokens)
+    drafts = [one for session in sessions(profile) for one in names.requests(session)]
     ordered = sorted(drafts, key=lambda request: (request.arrived_at_ns, request.session))
     return SynthTrace(profile, tuple(ordered))
 
 
-class _BlockNames:
-    """Ids of blocks by what they hold: shared root, a session's own context, or a partial tail."""
-
-    def __init__(self, block_size_tokens: int) -> None:
-        self.block_size_tokens = block_size_tokens
-        self._ids: dict[tuple[str, int, int, int], int] = {}
-
-    def _id(self, kind: str, owner: int, index: int, turn: int = 0) -> int:
-        return self._ids.setdefault((kind, owner, index, turn), len(self._ids))
-
-    def prompt(
-        self,
-        *,
-        root: tuple[str, int],
-        root_tokens: int,
-        session: int,
-        turn: int,
-        prompt_tokens: int,
-    ) -> tuple[int, ...]:
-        """Ids of a prompt that is the root, then the session's append-only context."""
-        full, tail_tokens = divmod(prompt_tokens, self.block_size_tokens)
-        shared = min(root_tokens // self.block_size_tokens, full)
-        ids = [self._id(f"root of {root[0]}", root[1], index) for index in range(shared)]
-        ids.extend(self._id("own", session, index) for index in range(shared, full))
-        if tail_tokens:
-            ids.append(self._id("tail", session, full, turn))
-        return tuple(ids)
+def sessions(profile: Profile, *, endless: bool = False) -> Iterator[Session]:
+    """The sessions of a profile in order of their start; `endless`: workloads never end."""
+    streams = []
+    first_session = 0
+    for stream, workload in enumerate(profile.workloads):
+        draws = Draws(profile.seed, stream)
+        streams.append(_sessions_of(profile, workload, draws, first_session, endless))
+        first_session += workload.sessions
+    if not endless:
+        yield from heapq.merge(*streams, key=lambda session: session.start_ns)
+        return
+    merged = heapq.merge(*streams, key=lambda session: session.start_ns)
+    for number, session in enumerate(merged):  # the numbers of endless workloads would meet
+        yield Session(number, session.workload, session.turns, session.segments)
 
 
-def _workload_requests(
-    profile: Profile, workload: Workload, draws: _Draws, names: _BlockNames, first_session: int
-) -> Iterator[SynthRequest]:
-    roots = [draws.tokens(workload.root_tokens) for _ in range(workload.shared_roots)]
-    end_ns = to_ns(workload.start_s + workload.duration_s)
-    for offset, start_ns in enumerate(_session_starts_ns(workload, draws)):
-        session = first_session + offset
-        root = draws.below(workload.shared_roots)
+class _Roots:
+    """The shared prefixes of a workload."""
+
+    def __init__(self, workload: Workload, draws: Draws) -> None:
+        self._name = workload.name
+        if workload.prefixes:
+            self._prefixes: tuple[Prefix, ...] = workload.prefixes
+            weights = [prefix.weight for prefix in workload.prefixes]
+            self._popularity = Popularity([*weights, workload.unshared_weight])
+            self._is_even = False
+            return
+        roots = range(workload.shared_roots)
+        tokens = [draws.tokens(workload.root_tokens) for _ in roots]
+        weights = zipf_weights(workload.shared_roots, workload.root_zipf)
+        self._prefixes = tuple(map(Prefix, tokens, weights))
+        self._is_even = workload.root_zipf == 0.0
+        self._popularity = Popularity(weights)
+
+    def pick(self, draws: Draws) -> tuple[tuple[str, int], ...]:
+        """The segments of one session's prefix, outermost first."""
+        if not self._prefixes:
+            return ()
+        index = draws.below(len(self._prefixes)) if self._is_even else self._popularity.pick(draws)
+        segments: list[tuple[str, int]] = []
+        step: int | None = index if index < len(self._prefixes) else None
+        while step is not None:
+            prefix = self._prefixes[step]
+            segments.append((f"{self._name} {step}", prefix.tokens))
+            step = prefix.within
+        return tuple(reversed(segments))
+
+
+def _sessions_of(
+    profile: Profile, workload: Workload, draws: Draws, first_session: int, endless: bool
+) -> Iterator[Session]:
+    roots = _Roots(workload, draws)
+    end_ns = None if endless else to_ns(workload.start_s + workload.duration_s)
+    starts = _endless_starts_ns(workload, draws) if endless else _starts_ns(workload, draws)
+    for offset, start_ns in enumerate(starts):
+        segments = roots.pick(draws)
         turns = draws.geometric(workload.turns_mean, workload.turns_max)
-        context = roots[root] + draws.tokens(workload.first_tokens)
-        arrived_at_ns, think_ns = start_ns, 0
-        for turn in range(turns):
-            if context > workload.context_max_tokens or arrived_at_ns >= end_ns:
-                break
-            output_tokens = draws.tokens(workload.output_tokens)
-            yield SynthRequest(
-                request_id=f"chatcmpl-{draws.hex_id()}",
-                workload=workload.name,
-                session=session,
-                turn=turn,
-                arrived_at_ns=arrived_at_ns,
-                think_ns=think_ns,
-                prompt_tokens=context,
-                output_tokens=output_tokens,
-                block_ids=names.prompt(
-                    root=(workload.name, root),
-                    root_tokens=roots[root],
-                    session=session,
-                    turn=turn,
-                    prompt_tokens=context,
-                ),
-            )
-            context += output_tokens + draws.tokens(workload.turn_tokens)
-            think_ns = to_ns(draws.spread(workload.think_s))
-            arrived_at_ns += to_ns(profile.nominal_reply_s) + think_ns
+        turns = max(turns, workload.turns_min)
+        own = draws.tokens(workload.first_tokens)
+        first = (segments[-1][1] if segments else 0) + own
+        number = first_session + offset
+        segments = _share_more(workload, draws, segments, own, number)
+        drawn = _turns(profile, workload, draws, (start_ns, end_ns), (first, turns))
+        if drawn:
+            yield Session(number, workload, drawn, segments)
 
 
-def _session_starts_ns(workload: Workload, draws: _Draws) -> list[int]:
+def _share_more(
+    workload: Workload,
+    draws: Draws,
+    segments: tuple[tuple[str, int], ...],
+    own_tokens: int,
+    number: int,
+) -> tuple[tuple[str, int], ...]:
+    """The shared texts with `sharing` in force."""
+    if workload.sharing < 0.0 and draws.uniform() < -workload.sharing:
+        return ()
+    if workload.sharing > 0.0:
+        name, tokens = segments[-1] if segments else (f"{workload.name} text", 0)
+        return (*segments, (f"{name} text", tokens + int(workload.sharing * own_tokens)))
+    return segments
+
+
+def _turns(
+    profile: Profile,
+    workload: Workload,
+    draws: Draws,
+    span_ns: tuple[int, int | None],
+    first: tuple[int, int],
+) -> tuple[Turn, ...]:
+    """The turns of a session that starts in a span, with (tokens of the first prompt, turns)."""
+    arrived_at_ns, end_ns = span_ns
+    context, turns = first
+    think_ns = 0
+    drawn: list[Turn] = []
+    for _ in range(turns):
+        if context > workload.context_max_tokens:
+            break
+        if end_ns is not None and arrived_at_ns >= end_ns:
+            break
+        output_tokens = draws.tokens(workload.output_tokens)
+        request_id = f"chatcmpl-{draws.hex_id()}"
+        drawn.append(Turn(request_id, arrived_at_ns, think_ns, context, output_tokens))
+        grown = draws.tokens(workload.turn_tokens)
+        context += grown + (output_tokens if workload.keeps_replies else 0)
+        think_ns = to_ns(draws.value(workload.think_s))
+        reply_s = profile.nominal_reply_s if workload.pause_from == "reply" else 0.0
+        arrived_at_ns += to_ns(reply_s) + think_ns
+    return tuple(drawn)
+
+
+def _starts_ns(workload: Workload, draws: Draws) -> list[int]:
     """Session starts in nanoseconds from the start of the trace, ascending."""
+    sessions_ = workload.sessions
     if workload.arrivals == "even":
-        positions = [(index + 0.5) / workload.sessions for index in range(workload.sessions)]
+        positions = [(index + 0.5) / sessions_ for index in range(sessions_)]
+    elif workload.arrivals == "poisson":
+        positions = sorted(draws.uniform() for _ in range(sessions_))
     else:
-        positions = sorted(draws.uniform() for _ in range(workload.sessions))
-    return [to_ns(workload.start_s + position * workload.duration_s) for position in positions]
+        ends = list(accumulate(draws.gap(workload.cv) for _ in range(sessions_ + 1)))
+        positions = [end / ends[-1] for end in ends[:-1]]
+    if workload.rhythm is None:
+        return [to_ns(workload.start_s + p * workload.duration_s) for p in positions]
+    clock = _Clock(workload.rhythm, workload.duration_s)
+    return [to_ns(workload.start_s + clock.at_s(position)) for position in positions]
+
+
+def _endless_starts_ns(workload: Workload, draws: Draws) -> Iterator[int]:
+    """Session starts at the same rate, for ever."""
+    cv = {"even": 0.0, "poisson": 1.0}.get(workload.arrivals, workload.cv)
+    clock = _Clock(workload.rhythm, workload.duration_s)
+    position = -0.5 / workload.sessions if cv == 0.0 else 0.0
+    while True:
+        position += draws.gap(cv) / workload.sessions
+        yield to_ns(workload.start_s + clock.at_s(position))
+
+
+class _Clock:
+    """Turns even progress through a workload into time, by its rhythm."""
+
+    def __init__(self, rhythm: Rhythm | None, duration_s: float) -> None:
+        rhythm = rhythm or Rhythm(weights=(1.0,), period_s=duration_s)
+        self._weights = rhythm.weights
+        self._period_s = rhythm.period_s
+        self._part_s = rhythm.period_s / len(rhythm.weights)
+        self._sums = [0.0, *accumulate(rhythm.weights)]
+        self._load = self._load_until(duration_s)
+
+    def _load_until(self, at_s: float) -> float:
+        """Arrivals up to a time, in weights × parts of the period."""
+        periods, rest_s = divmod(at_s, self._period_s)
+        part = min(int(rest_s / self._part_s), len(self._weights) - 1)
+        within = self._weights[part] * (rest_s / self._part_s - part)
+        return periods * self._sums[-1] + self._sums[part] + within
+
+    def at_s(self, position: float) -> float:
+        """The time at which this share of the workload's sessions has started."""
+        periods, rest = divmod(position * self._load, self._sums[-1])
+        part = min(bisect_right(self._sums, rest), len(self._weights)) - 1
+        weight = self._weights[part]
+        inside = (rest - self._sums[part]) / weight if weight > 0.0 else 0.0
+        return periods * self._period_s + (part + inside) * self._part_s

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Literal
+
+from kvtrace.synth.draws import normal_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +20,53 @@ class Spread:
     low: float
     high: float
 
+    def at(self, u: float) -> float:
+        """The value below which the share `u` lies."""
+        value = self.median * math.exp(self.sigma * normal_at(u))
+        return min(max(value, self.low), self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """An empirical distribution: straight lines between points of its inverse."""
+
+    shares: tuple[float, ...]
+    """Ascending, from 0 to 1."""
+    values: tuple[float, ...]
+    """As many, not descending."""
+
+    def at(self, u: float) -> float:
+        """The value below which the share `u` lies."""
+        right = min(max(bisect_right(self.shares, u), 1), len(self.shares) - 1)
+        low, high = self.shares[right - 1], self.shares[right]
+        part = (u - low) / (high - low) if high > low else 0.0
+        return self.values[right - 1] + part * (self.values[right] - self.values[right - 1])
+
+
+Distribution = Spread | Quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A text that many sessions begin with: a system prompt, a list of tools, a document."""
+
+    tokens: int
+    """Of the whole prefix, that of `within` included."""
+    weight: float
+    """How often it is chosen, against the weights of the others."""
+    within: int | None = None
+    """Index of an earlier prefix that it begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How the rate of arrivals goes up and down."""
+
+    weights: tuple[float, ...]
+    """Relative rates of equal parts of the period."""
+    period_s: float
+    """The rates start again after this."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -26,23 +77,43 @@ class Workload:
     duration_s: float
     """Sessions start inside `[start_s, start_s + duration_s)`; no turn arrives after its end."""
     sessions: int
-    arrivals: Literal["poisson", "even"]
-    """Session starts: sorted uniform draws (Poisson, given the count), or evenly spaced."""
+    arrivals: Literal["poisson", "even", "gamma"]
+    """Session starts: sorted uniform draws (Poisson, given the count), evenly spaced, or gaps of a
+    gamma distribution with `cv`."""
     turns_mean: float
     """Mean of the geometric number of turns in a session."""
     turns_max: int
     shared_roots: int
     """Distinct shared prefixes (system prompts, tool lists); each session starts with one."""
-    root_tokens: Spread
-    first_tokens: Spread
+    root_tokens: Distribution
+    first_tokens: Distribution
     """Tokens of the first message, after the shared prefix."""
-    turn_tokens: Spread
+    turn_tokens: Distribution
     """Tokens of each later message: what the user says or the tool returns."""
-    output_tokens: Spread
-    think_s: Spread
+    output_tokens: Distribution
+    think_s: Distribution
     """From the last token of a reply to the arrival of the session's next turn."""
     context_max_tokens: int
     """A session ends before its prompt would grow past this."""
+    cv: float = 1.0
+    """Coefficient of variation of the gaps of `gamma`."""
+    rhythm: Rhythm | None = None
+    """None: the same rate all the time."""
+    root_zipf: float = 0.0
+    """Popularity of the roots: 1 / rank^this."""
+    prefixes: tuple[Prefix, ...] = ()
+    """Shared prefixes one by one, instead of `shared_roots`."""
+    unshared_weight: float = 0.0
+    """Against the weights of `prefixes`: sessions that begin with none."""
+    keeps_replies: bool = True
+    """The next prompt holds the reply; else `turn_tokens` is all that it grows by."""
+    pause_from: Literal["reply", "arrival"] = "reply"
+    """Where `think_s` counts from: the last token of the turn before, or its arrival. A turn never
+    arrives before the reply to the turn before."""
+    turns_min: int = 1
+    sharing: float = 0.0
+    """-1 .. 1. Above 0: this share of the first message is a text that all sessions of its root
+    share. Below 0: so many sessions have a root of their own. See `reuse.py`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,13 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from kvtrace.synth.generate import SynthRequest, SynthTrace, to_ns
+from kvtrace.synth.draws import to_ns
+from kvtrace.synth.generate import BlockNames, SynthRequest, SynthTrace, sessions
+from kvtrace.synth.profile import Profile
 from kvtrace.units import GB, NS_PER_S
 
 
@@ -85,15 +89,28 @@ class Served:
     """Prompt tokens found in HBM."""
     pulled_tokens: int
     """Prompt tokens found in the pool, pulled and loaded."""
+    running: int = 0
+    """Requests that were being decoded when this one was scheduled."""
+    running_tokens: int = 0
+    """Tokens that HBM holds for them, up to their last one."""
+    waiting: int = 0
+    """Requests that were in the queue behind it."""
+    evicted: tuple[int, ...] = ()
+    """Blocks that left HBM for those of this prompt."""
 
     @property
     def ttft_ns(self) -> int:
         """Arrival to first token."""
         return self.first_token_at_ns - self.arrived_at_ns
 
+    @property
+    def cached_tokens(self) -> int:
+        """Prompt tokens that were not computed."""
+        return self.device_tokens + self.pulled_tokens
+
 
 class _Cache:
-    """HBM as an LRU of blocks, and a pool that never forgets."""
+    """HBM as an LRU of blocks, and a pool that forgets only what nobody can ask for again."""
 
     def __init__(self, capacity_blocks: int) -> None:
         self._capacity_blocks = capacity_blocks
@@ -110,58 +127,92 @@ class _Cache:
             held += 1
         return device, held
 
-    def keep(self, block_ids: tuple[int, ...]) -> None:
-        """Touch tail to head, so that a prefix outlives its tail."""
+    def keep(self, block_ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Touch tail to head, so that a prefix outlives its tail; the blocks that had to go."""
         for block in reversed(block_ids):
             self._device[block] = None
             self._device.move_to_end(block)
         self._pool.update(block_ids)
+        evicted = []
         while len(self._device) > self._capacity_blocks:
-            self._device.popitem(last=False)
+            evicted.append(self._device.popitem(last=False)[0])
+        return tuple(evicted)
+
+    def forget(self, block_ids: tuple[int, ...]) -> None:
+        """Drop blocks of a session that is over from the pool."""
+        self._pool.difference_update(block_ids)
 
 
 class _Loop:
     """The event loop: a queue, one busy engine, and decodes that move while the engine is free."""
 
-    def __init__(self, trace: SynthTrace, engine: StoryEngine) -> None:
+    def __init__(
+        self,
+        starts: Iterator[Iterator[SynthRequest]],
+        engine: StoryEngine,
+        block_size_tokens: int,
+    ) -> None:
         self.engine = engine
-        self.block_size_tokens = trace.profile.block_size_tokens
-        self.cache = _Cache(engine.kv_capacity_tokens // self.block_size_tokens)
-        self.later: dict[int, deque[SynthRequest]] = defaultdict(deque)
-        for request in sorted(trace.requests, key=lambda r: (r.session, r.turn)):
-            self.later[request.session].append(request)
-        self.arrivals = [(turns[0].arrived_at_ns, session) for session, turns in self.later.items()]
-        heapq.heapify(self.arrivals)
+        self.block_size_tokens = block_size_tokens
+        self.cache = _Cache(engine.kv_capacity_tokens // block_size_tokens)
+        self.starts = starts
+        """Sessions in order of their first arrival; each gives its turns one by one."""
+        self.later: dict[int, tuple[SynthRequest, Iterator[SynthRequest]]] = {}
+        """The next turn of each open session, and those after it."""
+        self.arrivals: list[tuple[int, int]] = []
         self.waiting: deque[tuple[int, SynthRequest]] = deque()
         self.decodes: list[tuple[int, int, Served]] = []
         """Heap of (decode clock at the last token, sequence, what is known)."""
         self.now_ns = 0
         self.decode_clock_ns = 0
-        self.served: list[Served] = []
+        self.finished = 0
+        self._open_sessions()
 
-    def run(self) -> list[Served]:
+    def run(self) -> Iterator[Served]:
+        """What was served, in order of the last token."""
         while self.arrivals or self.waiting or self.decodes:
             if self.waiting and self._has_room(self.waiting[0][1]):
                 self._prefill(*self.waiting.popleft())
             else:
-                self._idle_until_next()
-        return sorted(self.served, key=lambda s: (s.arrived_at_ns, s.request.session))
+                done = self._idle_until_next()
+                if done is not None:
+                    yield self._finish(done)
+
+    def _open_sessions(self) -> None:
+        """Take up sessions until one is known that starts after the next arrival."""
+        for turns in self.starts:
+            first = next(turns)
+            self.later[first.session] = (first, turns)
+            heapq.heappush(self.arrivals, (first.arrived_at_ns, first.session))
+            if self.arrivals[0][0] < first.arrived_at_ns:
+                return
+
+    def _pop_arrival(self) -> tuple[int, SynthRequest]:
+        arrived_at_ns, session = heapq.heappop(self.arrivals)
+        request, turns = self.later.pop(session)
+        following = next(turns, None)
+        if following is not None:
+            self.later[session] = (following, turns)
+        if request.arrived_at_ns == arrived_at_ns and request.turn == 0:
+            self._open_sessions()
+        return arrived_at_ns, request
 
     def _has_room(self, request: SynthRequest) -> bool:
         """Whether HBM can hold this request beside those that are being decoded."""
         if not self.decodes:
             return True
-        held = sum(s.request.prompt_tokens + s.request.output_tokens for _, _, s in self.decodes)
         needed = request.prompt_tokens + request.output_tokens
-        return held + needed <= self.engine.kv_capacity_tokens
+        return self._running_tokens() + needed <= self.engine.kv_capacity_tokens
+
+    def _running_tokens(self) -> int:
+        return sum(s.request.prompt_tokens + s.request.output_tokens for _, _, s in self.decodes)
 
     def _admit(self, until_ns: int) -> None:
         while self.arrivals and self.arrivals[0][0] <= until_ns:
-            arrived_at_ns, session = heapq.heappop(self.arrivals)
-            self.waiting.append((arrived_at_ns, self.later[session].popleft()))
+            self.waiting.append(self._pop_arrival())
 
-    def _idle_until_next(self) -> None:
-        """Decode until a reply ends or a request reaches the queue."""
+    def _idle_until_next(self) -> Served | None:
+        """Decode until a reply ends, which is returned, or a request reaches the queue."""
         queue_ns = to_ns(self.engine.frontend_s)
         arrival_ns = self.arrivals[0][0] + queue_ns if self.arrivals else None
         done_ns = None
@@ -169,10 +220,11 @@ class _Loop:
             done_ns = self.now_ns + self.decodes[0][0] - self.decode_clock_ns
         if done_ns is not None and (arrival_ns is None or done_ns <= arrival_ns):
             self._advance(done_ns)
-            self._finish(heapq.heappop(self.decodes)[2])
-        elif arrival_ns is not None:
+            return heapq.heappop(self.decodes)[2]
+        if arrival_ns is not None:
             self._advance(max(arrival_ns, self.now_ns))
             self._admit(self.now_ns - queue_ns)
+        return None
 
     def _advance(self, to_now_ns: int) -> None:
         self.decode_clock_ns += to_now_ns - self.now_ns
@@ -186,7 +238,9 @@ class _Loop:
         )
         scheduled_at_ns = self.now_ns
         self.now_ns += to_ns(busy_s)
-        self.cache.keep(request.block_ids[: request.prompt_tokens // self.block_size_tokens])
+        evicted = self.cache.keep(
+            request.block_ids[: request.prompt_tokens // self.block_size_tokens]
+        )
         decode_ns = (request.output_tokens - 1) * to_ns(self.engine.decode_s_per_token)
         served = Served(
             request=request,
@@ -197,8 +251,12 @@ class _Loop:
             last_token_at_ns=self.now_ns,
             device_tokens=device_tokens,
             pulled_tokens=pulled_tokens,
+            running=len(self.decodes),
+            running_tokens=self._running_tokens(),
+            waiting=len(self.waiting),
+            evicted=evicted,
         )
-        entry = (self.decode_clock_ns + decode_ns, len(self.served) + len(self.decodes), served)
+        entry = (self.decode_clock_ns + decode_ns, self.finished + len(self.decodes), served)
         heapq.heappush(self.decodes, entry)
         self._admit(self.now_ns - to_ns(self.engine.frontend_s))
 
@@ -211,17 +269,71 @@ class _Loop:
         pool_tokens = held * size // chunk * chunk
         return device * size, max(0, pool_tokens - device * size)
 
-    def _finish(self, served: Served) -> None:
-        self.served.append(replace(served, last_token_at_ns=self.now_ns))
-        session = served.request.session
-        turns = self.later[session]
-        if turns:
-            heapq.heappush(self.arrivals, (self.now_ns + turns[0].think_ns, session))
+    def _finish(self, served: Served) -> Served:
+        done = replace(served, last_token_at_ns=self.now_ns)
+        self.finished += 1
+        request = served.request
+        if request.session in self.later:
+            following = self.later[request.session][0]
+            since_ns = done.arrived_at_ns if following.paused_from_arrival else self.now_ns
+            arrival_ns = max(since_ns + following.think_ns, self.now_ns)
+            heapq.heappush(self.arrivals, (arrival_ns, request.session))
+        elif request.shared_blocks is not None:
+            self.cache.forget(request.block_ids[request.shared_blocks :])
+        return done
 
 
 def serve(trace: SynthTrace, engine: StoryEngine | None = None) -> tuple[Served, ...]:
     """Every request of the trace as the engine served it, in order of arrival."""
-    return tuple(_Loop(trace, engine or StoryEngine()).run())
+    turns: dict[int, list[SynthRequest]] = defaultdict(list)
+    for request in sorted(trace.requests, key=lambda r: (r.session, r.turn)):
+        turns[request.session].append(request)
+    in_order = sorted(turns.values(), key=lambda own: (own[0].arrived_at_ns, own[0].session))
+    loop = _Loop(
+        iter([iter(own) for own in in_order]),
+        engine or StoryEngine(),
+        trace.profile.block_size_tokens,
+    )
+    return tuple(sorted(loop.run(), key=_by_arrival))
+
+
+def _by_arrival(served: Served) -> tuple[int, int]:
+    return served.arrived_at_ns, served.request.session
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A profile served by an engine: read it as often as you like, it is told anew each time."""
+
+    profile: Profile
+    engine: StoryEngine
+    requests: int | None = None
+    """Stop after so many, with workloads that go on for ever; None: the profile's own end."""
+
+    def served(self) -> Iterator[Served]:
+        """Every request in order of arrival, with the memory of those that are under way."""
+        names = BlockNames(self.profile.block_size_tokens)
+        planned = sessions(self.profile, endless=self.requests is not None)
+        turns = (names.requests(session) for session in planned)
+        loop = _Loop(turns, self.engine, self.profile.block_size_tokens)
+        told = _in_order_of_arrival(loop)
+        return told if self.requests is None else islice(told, self.requests)
+
+
+def _in_order_of_arrival(loop: _Loop) -> Iterator[Served]:
+    """What the loop serves, held back until nothing that arrived earlier is under way."""
+    held: list[tuple[int, int, Served]] = []
+    unfinished: list[int] = []
+    for one in loop.run():
+        heapq.heappush(held, (*_by_arrival(one), one))
+        unfinished = [arrived_at_ns for arrived_at_ns, _ in loop.waiting]
+        unfinished += [served.arrived_at_ns for _, _, served in loop.decodes]
+        unfinished += [arrived_at_ns for arrived_at_ns, _ in loop.arrivals[:1]]
+        horizon_ns = min(unfinished, default=None)
+        while held and (horizon_ns is None or held[0][0] < horizon_ns):
+            yield heapq.heappop(held)[2]
+    while held:
+        yield heapq.heappop(held)[2]
 
 
 def seconds(duration_ns: int) -> float:

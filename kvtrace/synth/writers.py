@@ -11,9 +11,11 @@
 
 from __future__ import annotations
 
+import heapq
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import tee
 from typing import Final
 
 from kvtrace.synth.statslines import STATS_INTERVAL_NS, stats_lines
@@ -30,7 +32,7 @@ Line = tuple[int, int, str]
 """(time from the start in ns, order among equals, text)."""
 
 
-def trace_lines(served: Sequence[Served]) -> Iterator[str]:
+def trace_lines(served: Iterable[Served]) -> Iterator[str]:
     """One JSON object a request; block ids count up by first appearance in order of arrival."""
     names: dict[int, int] = {}
     for one in served:
@@ -45,10 +47,10 @@ def trace_lines(served: Sequence[Served]) -> Iterator[str]:
         yield json.dumps(row)
 
 
-def metrics_lines(served: Sequence[Served]) -> Iterator[str]:
+def metrics_lines(served: Iterable[Served]) -> Iterator[str]:
     """One JSON object a request, written when the request has finished."""
     epoch_s = int(START.timestamp())
-    for one in sorted(served, key=lambda s: (s.last_token_at_ns, s.request.session)):
+    for one in by_last_token(served):
         row = {
             "request_id": one.request.request_id,
             "input_toks": one.request.prompt_tokens,
@@ -67,23 +69,71 @@ def _monotonic_s(at_ns: int) -> float:
 
 
 def server_log_lines(
-    served: Sequence[Served], engine: StoryEngine, *, block_size_tokens: int
+    served: Iterable[Served], engine: StoryEngine, *, block_size_tokens: int
 ) -> Iterator[str]:
-    """The engine's text log: start-up, requests, responses, statistics every 10 s."""
-    lines: list[Line] = [
+    """The engine's text log: start-up, requests, responses, statistics every 10 s.
+
+    The requests come in order of arrival.
+    """
+    requests, looks, clock = tee(served, 3)
+    start_up = [
         (at_ns, order, text)
         for order, (at_ns, text) in enumerate(_start_up(engine, block_size_tokens))
     ]
-    for number, one in enumerate(served):
-        lines.extend(_request_lines(one, number))
-    lines.extend(stats_lines(served, engine, block_size_tokens=block_size_tokens, stamp=_stamp))
-    last_ns = max(one.last_token_at_ns for one in served) if served else 0
-    lines.extend(
-        (at_ns, 0, _access(at_ns, "GET /health"))
-        for at_ns in range(_HEALTH_EVERY_NS, last_ns + STATS_INTERVAL_NS, _HEALTH_EVERY_NS)
-    )
-    for at_ns, _, text in sorted(lines, key=lambda line: line[:2]):
+    stats = stats_lines(looks, engine, block_size_tokens=block_size_tokens, stamp=_stamp)
+    sources = (start_up, in_order(requests, _request_lines), stats, _health_lines(clock))
+    for at_ns, _, text in heapq.merge(*sources, key=lambda line: line[:2]):
         yield f"{_container_stamp(at_ns)} {text}"
+
+
+def in_order(
+    served: Iterable[Served], lines_of: Callable[[Served, int], Iterable[Line]]
+) -> Iterator[Line]:
+    """The lines of all requests in order of time; none may be earlier than its request's arrival.
+
+    `lines_of` is given each request, in order of arrival, and its number.
+    """
+    held: list[Line] = []
+    for number, one in enumerate(served):
+        while held and held[0][0] < one.arrived_at_ns:
+            yield heapq.heappop(held)
+        for line in lines_of(one, number):
+            heapq.heappush(held, line)
+    while held:
+        yield heapq.heappop(held)
+
+
+def by_last_token(served: Iterable[Served]) -> Iterator[Served]:
+    """Requests that come in order of arrival, in order of their last token."""
+    return _by(served, lambda one: one.last_token_at_ns)
+
+
+def by_lookup(served: Iterable[Served]) -> Iterator[Served]:
+    """Requests that come in order of arrival, in order of their look-up in the caches."""
+    return _by(served, lambda one: one.scheduled_at_ns)
+
+
+def _by(served: Iterable[Served], time_of: Callable[[Served], int]) -> Iterator[Served]:
+    """Requests in order of a time that none has before its arrival."""
+    held: list[tuple[int, int, Served]] = []
+    for one in served:
+        while held and held[0][0] < one.arrived_at_ns:
+            yield heapq.heappop(held)[2]
+        heapq.heappush(held, (time_of(one), one.request.session, one))
+    while held:
+        yield heapq.heappop(held)[2]
+
+
+def _health_lines(served: Iterable[Served]) -> Iterator[Line]:
+    at_ns, last_ns = _HEALTH_EVERY_NS, 0
+    for one in served:
+        last_ns = max(last_ns, one.last_token_at_ns)
+        while at_ns < one.arrived_at_ns:
+            yield at_ns, 0, _access(at_ns, "GET /health")
+            at_ns += _HEALTH_EVERY_NS
+    while last_ns and at_ns < last_ns + STATS_INTERVAL_NS:
+        yield at_ns, 0, _access(at_ns, "GET /health")
+        at_ns += _HEALTH_EVERY_NS
 
 
 def _container_stamp(at_ns: int) -> str:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from kvtrace.synth import Profile, Served, StoryEngine, SynthRequest, SynthTrace, serve
-from kvtrace.synth.statslines import emitted_tokens, hit_ratios, stats_lines
+from kvtrace.synth.statslines import hit_ratios, stats_lines
+from kvtrace.synth.ticks import emitted_tokens
 
 # 1 ms a new token, nothing else: no overhead, no attention, no front end; 10 ms an output token.
 ENGINE = StoryEngine(

@@ -1,0 +1,110 @@
+"""How much of a profile an unlimited cache would catch, and how to make it a stated share."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from kvtrace.errors import UsageError
+from kvtrace.synth.generate import Session, sessions
+from kvtrace.synth.profile import Profile
+
+PILOT_REQUESTS: Final = 20_000
+"""Requests that are drawn to measure a profile."""
+_STEPS: Final = 14
+TOLERANCE: Final = 0.002
+
+
+def reuse_ratio(profile: Profile, requests: int | None = None) -> float:
+    """Reusable / prompt tokens of the first requests, with an unlimited cache, in an open loop."""
+    limit = PILOT_REQUESTS if requests is None else min(requests, PILOT_REQUESTS)
+    size = profile.block_size_tokens
+    shared_until: dict[str, int] = {}
+    own_until: dict[int, int] = {}
+    reusable = prompts = 0
+    for session, turn in islice(_turns(profile, endless=requests is not None), limit):
+        prompt = session.turns[turn].prompt_tokens
+        reusable += _reusable_blocks(session, turn, size, shared_until, own_until) * size
+        prompts += prompt
+    return reusable / prompts if prompts else 0.0
+
+
+def _reusable_blocks(
+    session: Session,
+    turn: int,
+    size: int,
+    shared_until: dict[str, int],
+    own_until: dict[int, int],
+) -> int:
+    """Leading blocks of a prompt that are known; afterwards all of its full blocks are."""
+    full = session.turns[turn].prompt_tokens // size
+    known, place, is_whole = 0, 0, True
+    for name, tokens in session.segments:
+        until = min(tokens // size, full)
+        if until <= place:
+            continue
+        held = shared_until.get(name, 0)
+        if is_whole:
+            known = max(known, min(held, until))
+            is_whole = known == until
+        shared_until[name] = max(held, until)
+        place = until
+    if is_whole:
+        known = max(known, min(own_until.get(session.number, 0), full))
+    if turn + 1 == len(session.turns):
+        own_until.pop(session.number, None)
+    else:
+        own_until[session.number] = full
+    return known
+
+
+def _turns(profile: Profile, *, endless: bool) -> Iterator[tuple[Session, int]]:
+    """(session, turn) in order of open-loop arrival."""
+    coming = sessions(profile, endless=endless)
+    following = next(coming, None)
+    due: list[tuple[int, int, int, Session]] = []
+    while due or following is not None:
+        while following is not None and (not due or following.start_ns <= due[0][0]):
+            heapq.heappush(due, (following.start_ns, following.number, 0, following))
+            following = next(coming, None)
+        _, number, turn, session = heapq.heappop(due)
+        yield session, turn
+        if turn + 1 < len(session.turns):
+            arrival_ns = session.turns[turn + 1].arrived_at_ns
+            heapq.heappush(due, (arrival_ns, number, turn + 1, session))
+
+
+def with_reuse(profile: Profile, target: float, requests: int | None = None) -> Profile:
+    """The profile with `sharing` such that an unlimited cache catches the share `target`.
+
+    Lengths and arrivals stay: part of the first messages becomes shared text, or so many sessions
+    get a shared prefix of their own.
+
+    Raises:
+        UsageError: KVT-U062, the lengths do not allow it.
+    """
+    low, high = -1.0, 1.0
+    reached = [reuse_ratio(_sharing(profile, side), requests) for side in (low, high)]
+    if not reached[0] - TOLERANCE <= target <= reached[1] + TOLERANCE:
+        raise UsageError(
+            "KVT-U062",
+            f"a reuse of {target:.1%} cannot be reached with these sessions",
+            cause=f"with nothing shared it is {reached[0]:.1%}, with every first message shared"
+            f" {reached[1]:.1%}",
+            hint="change `turns`, `prefixes` or the lengths of the profile, or `reuse`",
+        )
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        found = reuse_ratio(_sharing(profile, middle), requests)
+        if abs(found - target) <= TOLERANCE / 4:
+            return _sharing(profile, middle)
+        low, high = (middle, high) if found < target else (low, middle)
+    return _sharing(profile, (low + high) / 2)
+
+
+def _sharing(profile: Profile, share: float) -> Profile:
+    workloads = tuple(replace(one, sharing=share) for one in profile.workloads)
+    return replace(profile, workloads=workloads)
