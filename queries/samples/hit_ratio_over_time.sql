@@ -1,11 +1,12 @@
 -- name: samples/hit_ratio_over_time
 -- question: How did the hit ratios that engines report go over time?
--- grain: one row per source, metric, hit_unit, window and slice; up to 48 equal slices a source
+-- grain: one row per source, metric, hit_unit, window, slice, and engine where ratios cannot be added
 -- params: none
 -- reads: samples
--- order: metric, source_id, window, hit_unit, slice_start_ns
--- note: windows are never mixed. Over intervals and batches hits and look-ups of all engines are added;
--- note: any other ratio stands as last printed in the slice, its mean taken over engines only. What a
+-- order: metric, source_id, window, hit_unit, engine, slice_start_ns
+-- note: windows are never mixed; up to 48 equal slices a source. Over intervals and batches hits and
+-- note: look-ups of all engines are added. Where only ratios are printed, each engine stands alone, as
+-- note: last printed in the slice: a mean over engines would weigh idle and busy ones alike. What a
 -- note: counter held at its first scrape is left out where its gains are known.
 with observed as (   -- one row per hit ratio with a value and a time
     select
@@ -98,39 +99,53 @@ rated as (   -- one row per the same, with the engine's own ratio of the slice
         end as own_ratio
     from per_engine
 ),
-per_slice as (   -- one row per source, metric, hit_unit, window and slice
+shown as (   -- one row per the same: its engine if it must stand alone, else null
+    select
+        *,
+        case
+            when denominator is not null and sample_window in ('interval', 'last_batch') then null
+            when count(distinct file_id) over (partition by source_id) > 1
+            then coalesce(engine, 'engine') || ' of file ' || file_id
+            else engine
+        end as lone_engine
+    from rated
+),
+per_slice as (   -- one row per source, metric, hit_unit, window, slice and engine that stands alone
     select
         source_id,
         metric,
         hit_unit,
         sample_window,
         slice_start_ns,
+        lone_engine,
         count(*) as engines,
         sum(observations) as observations,
-        fsum(numerator order by file_id, engine nulls first) as numerator,
-        fsum(denominator order by file_id, engine nulls first) as denominator,
-        fsum(last_value order by file_id, engine nulls first) / count(*) as mean_last,
-        min(own_ratio) as lowest,
-        max(own_ratio) as highest
-    from rated
-    group by source_id, metric, hit_unit, sample_window, slice_start_ns
+        fsum(numerator order by file_id, engine nulls first)
+            filter (sample_window in ('interval', 'last_batch')) as numerator,
+        fsum(denominator order by file_id, engine nulls first)
+            filter (sample_window in ('interval', 'last_batch')) as denominator,
+        max(own_ratio) as highest,
+        min(own_ratio) as lowest
+    from shown
+    group by source_id, metric, hit_unit, sample_window, slice_start_ns, lone_engine
 )
 select
     metric,                                             -- name: which hit ratio
     source_id::bigint as source_id,                     -- key: the source
     hit_unit,                                           -- name: what it counts; null: unknown
     sample_window as "window",                          -- name: cumulative | last_1000_requests | interval | last_batch; null: unknown
+    lone_engine as engine,                              -- name: the engine that the ratio is of; null: all engines together, or the only one
     slice_start_ns::bigint as slice_start_ns,           -- ns: start of the slice
     case
-        when sample_window in ('interval', 'last_batch') then coalesce(numerator / nullif(denominator, 0), mean_last)
-        else mean_last
-    end as hit_ratio,                                   -- ratio: hits / look-ups of the slice over an interval, else as last printed, mean over engines
+        when denominator is not null then numerator / nullif(denominator, 0)
+        when engines = 1 then highest
+    end as hit_ratio,                                   -- ratio: hits / look-ups of the slice; where only ratios are printed, the last one
     lowest as lowest_engine_ratio,                      -- ratio: of the engine with the least
     highest as highest_engine_ratio,                    -- ratio: of the engine with the most
-    case when sample_window in ('interval', 'last_batch') then numerator end as numerator,       -- `hit_unit`: hits of the slice; null where only ratios are printed
-    case when sample_window in ('interval', 'last_batch') then denominator end as denominator,   -- `hit_unit`: look-ups of the slice
+    numerator,                                          -- `hit_unit`: hits of the slice; null where only ratios are printed
+    denominator,                                        -- `hit_unit`: look-ups of the slice
     engines::bigint as engines,                         -- count: engines or ranks with an observation
     observations::bigint as observations                -- count: observations in the slice
 from per_slice
-order by metric, source_id, sample_window nulls first, hit_unit nulls first, slice_start_ns
+order by metric, source_id, sample_window nulls first, hit_unit nulls first, lone_engine nulls first, slice_start_ns
 limit 2000

@@ -47,7 +47,7 @@ _FIGURES: Final = (
         "ratio",
         "ratio",
         panels=("hit_unit", "window"),
-        lines=("metric", "source_id"),
+        lines=("metric", "source_id", "engine"),
     ),
     _Figure(
         "running_kv",
