@@ -23,6 +23,8 @@ CONFLICT_FLAG: Final = "join_conflict"
 """Two layers state different counts for the request."""
 ENDED_FLAG: Final = "dated_by_end"
 """The arrival is the instant of the request's end."""
+HALF_FLAGS: Final = ("prefill_half_only", "decode_half_only")
+"""Only one of the two instances of a request is known."""
 _NAMES: Final = (
     "session_key",
     "parent_key",
@@ -88,6 +90,20 @@ def join_sources(headline: Source, sources: list[Source]) -> None:
     _take_clock(headline, clocks)
 
 
+def join_twins(sources: list[Source]) -> None:
+    """Merge sources of one format that log the same requests, into the one that says most."""
+    for first in sources:
+        if first.twin_group == first.source_id:
+            twins = [source for source in sources if is_twin(source, first)]
+            join_sources(first, [first, *twins])
+
+
+def is_twin(source: Source, other: Source) -> bool:
+    """Whether they are two sources of one format that log the same requests."""
+    is_same_group = source.twin_group is not None and source.twin_group == other.twin_group
+    return is_same_group and source is not other
+
+
 def _matched(headline: Source, other: Source, aliases: pl.DataFrame) -> Matched:
     ours = pl.concat([named(headline.requests, "request_key"), aliases])
     is_dated = headline.clock in ABSOLUTE and other.clock in ABSOLUTE
@@ -138,6 +154,8 @@ def _merge(headline: Source, other: Source, found: Matched) -> pl.DataFrame:
     is_conflict = _note_conflicts(headline, other, wide)
     is_one_clock = headline.clock == other.clock and headline.clock in ABSOLUTE
     filled = wide.with_columns(_filled(headline, is_conflict, is_one_clock=is_one_clock))
+    if is_twin(other, headline):
+        filled = filled.with_columns(_filled_from_twin(wide, filled))
     headline.requests = filled.select(headline.requests.columns)
     arrivals = wide.select(
         "request_key",
@@ -199,10 +217,11 @@ def _note_calls(headline: Source, other: Source, found: Matched) -> None:
 
 def _note_conflicts(headline: Source, other: Source, wide: pl.DataFrame) -> pl.Series:
     """Whether the two sources state different counts, by row; says how many of which."""
+    compared = ("prompt_tokens",) if is_twin(other, headline) else _COMPARED
     differs = wide.select(
-        (pl.col(name) != pl.col(name + _OTHER)).fill_null(False).alias(name) for name in _COMPARED
+        (pl.col(name) != pl.col(name + _OTHER)).fill_null(False).alias(name) for name in compared
     )
-    counts = {name: int(differs[name].sum()) for name in _COMPARED}
+    counts = {name: int(differs[name].sum()) for name in compared}
     is_split = wide.select((_holds(own=True) & ~_holds(own=False)).alias("")).to_series()
     parts = [f"{count} have other {name}" for name, count in counts.items() if count]
     if is_split.any():
@@ -210,7 +229,7 @@ def _note_conflicts(headline: Source, other: Source, wide: pl.DataFrame) -> pl.S
     if parts:
         message = f"of the requests joined with {other.name}, {', '.join(parts)}; "
         headline.notes.append(("join_conflicts", message + "the headline's own are kept"))
-    return differs.select(pl.any_horizontal(_COMPARED).alias("")).to_series() | is_split
+    return differs.select(pl.any_horizontal(compared).alias("")).to_series() | is_split
 
 
 def _holds(*, own: bool) -> pl.Expr:
@@ -264,6 +283,45 @@ def _filled(headline: Source, is_conflict: pl.Series, *, is_one_clock: bool) -> 
     return filled
 
 
+def _filled_from_twin(wide: pl.DataFrame, filled: pl.DataFrame) -> pl.DataFrame:
+    """Of two instances that a request went through: the first arrival, the last end, all output.
+
+    Where the end at the later of two that follow each other is unknown, so is the end of all.
+    """
+    at, other_at = pl.col("arrived_at_ns"), pl.col("arrived_at_ns" + _OTHER)
+    e2e, other_e2e = pl.col("e2e_ns"), pl.col("e2e_ns" + _OTHER)
+    status, other_status = pl.col("status"), pl.col("status" + _OTHER)
+    is_known = at.is_not_null() & other_at.is_not_null()
+    for flags in ("flags", "flags" + _OTHER):
+        is_known &= ~pl.col(flags).list.contains(ENDED_FLAG).fill_null(False)
+    is_open = (e2e.is_null() & (at >= other_at + other_e2e)) | (
+        other_e2e.is_null() & (other_at >= at + e2e)
+    )
+    start = pl.min_horizontal(at, other_at)
+    whole = pl.max_horizontal(at + e2e, other_at + other_e2e) - start
+    longest = pl.max_horizontal(e2e, other_e2e)
+    is_whole = filled.select(
+        pl.all_horizontal(pl.col("flags").list.contains(flag) for flag in HALF_FLAGS)
+    ).to_series()
+    return wide.select(
+        pl.when(is_known).then(start).otherwise(filled["arrived_at_ns"]).alias("arrived_at_ns"),
+        pl.when(~is_known)
+        .then(longest)
+        .when(~is_open.fill_null(False))
+        .then(whole)
+        .alias("e2e_ns"),
+        pl.max_horizontal("output_tokens", "output_tokens" + _OTHER).alias("output_tokens"),
+        pl.when(other_status.is_in(_FAILED) | ((status == "open") & other_status.is_not_null()))
+        .then(other_status)
+        .otherwise(status)
+        .alias("status"),
+        pl.when(is_whole)
+        .then(filled["flags"].list.set_difference(list(HALF_FLAGS)))
+        .otherwise(filled["flags"])
+        .alias("flags"),
+    )
+
+
 def _knows_arrival() -> pl.Expr:
     """Whether the other source saw the request come, and the headline only saw it end."""
     before = pl.col("arrived_at_ns") - pl.col("arrived_at_ns" + _OTHER)
@@ -283,7 +341,7 @@ def _append_rest(headline: Source, other: Source, found: Matched) -> int:
     without a KV layer). Their unknown stays null. Rows with blocks keep their own domain.
     """
     logs = {read.log_id for read in headline.files}
-    is_shared = any(read.log_id in logs for read in other.files)
+    is_shared = any(read.log_id in logs for read in other.files) or is_twin(other, headline)
     has_blocks = any(read.rows is not None and len(read.rows.block_counts) for read in other.files)
     if not is_shared or has_blocks or not _is_one_clock(headline, other, found):
         return 0
@@ -295,8 +353,8 @@ def _append_rest(headline: Source, other: Source, found: Matched) -> int:
     headline.requests = pl.concat([headline.requests, rest]).sort("request_key")
     other.requests = other.requests.filter(~is_other)
     message = (
-        f"{len(rest)} requests of {other.name} that the headline source did not see are rows too: "
-        "both wrote into one log and name requests alike"
+        f"{len(rest)} requests of {other.name} that {headline.name} did not see are rows too: "
+        "both name requests alike"
     )
     headline.notes.append(("rows_of_another_layer", message))
     return len(rest)

@@ -20,7 +20,7 @@ from kvtrace.ingest.blocks import (
 )
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.hashing import KeyedHasher
-from kvtrace.ingest.join import join_sources
+from kvtrace.ingest.join import is_twin, join_sources, join_twins
 from kvtrace.ingest.modelnames import NameBook
 from kvtrace.ingest.rotation import join_rotations
 from kvtrace.ingest.sampling import note_sampling
@@ -59,9 +59,10 @@ def normalise(reads: list[FileRead], hasher: KeyedHasher) -> Normalised:
     for source in sources:
         drop_exact_copies(source)
         resolve_parents(source, hasher)
+    join_twins(sources)
     headline = choose_headline(sources)
     if headline is not None:
-        join_sources(headline, sources)
+        join_sources(headline, [source for source in sources if not is_twin(source, headline)])
     built = _build_blocks(sources)
     frames = {
         "requests": _requests(sources, headline),

@@ -14,6 +14,7 @@ from kvtrace.ingest.contract import Format, ReadContext
 from kvtrace.ingest.modelnames import NameBook
 from kvtrace.ingest.pairs import REUSED_APART_NS
 from kvtrace.ingest.requestcolumns import COPY_DIGEST
+from kvtrace.ingest.twins import seats
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock, FileEntry, Grade, Note, SourceEntry, SourceRole
 from kvtrace.schema.metrics import HIT_METRICS
@@ -60,6 +61,8 @@ class Source:
     own_requests: int = 0
     """Requests that it holds, those that were joined to the headline included."""
     role: SourceRole = "beside"
+    twin_group: int | None = None
+    """The same of sources of one format that log the same requests; None for all others."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     """(code, message)"""
 
@@ -177,7 +180,8 @@ def clock_resolution_ns(arrivals: IntArray) -> int | None:
 def assign_sources(reads: list[FileRead]) -> list[Source]:
     """Files of one format and layer on an absolute clock are one source; other logs are their own.
 
-    Layers write of the same requests, so that they are joined and never added.
+    Layers write of the same requests, so that they are joined and never added; so do files that
+    share most of their requests (a prefill and a decode instance), each of which is a source then.
     """
     groups: dict[tuple[str, str | None, int], list[FileRead]] = {}
     for read in reads:
@@ -191,8 +195,28 @@ def assign_sources(reads: list[FileRead]) -> list[Source]:
         is_shared = read.context.clock in ABSOLUTE or read.format.holds_one_conversation
         own = -1 if is_shared else read.log_id
         groups.setdefault((read.format.name, read.context.layer, own), []).append(read)
-    ordered = sorted(groups.values(), key=lambda group: group[0].entry.file_id)
-    return [_source(number, group) for number, group in enumerate(ordered)]
+    sources: list[Source] = []
+    for group in sorted(groups.values(), key=lambda group: group[0].entry.file_id):
+        parts = _without_twins(group)
+        twin_group = len(sources) if len(parts) > 1 else None
+        for part in parts:
+            source = _source(len(sources), part)
+            source.twin_group = twin_group
+            sources.append(source)
+    return sources
+
+
+def _without_twins(group: list[FileRead]) -> list[list[FileRead]]:
+    """The files of a group apart where they log the same requests, those that say most first."""
+    has_dates = all(read.context is not None and read.context.clock in ABSOLUTE for read in group)
+    frames = [read.rows.requests for read in group if read.rows is not None]
+    if len(group) < 2 or not has_dates:
+        return [group]
+    places = seats(frames)
+    parts: list[list[FileRead]] = [[] for _ in range(max(places) + 1)]
+    for read, place in zip(group, places, strict=True):
+        parts[place].append(read)
+    return parts
 
 
 def _source(source_id: int, files: list[FileRead]) -> Source:

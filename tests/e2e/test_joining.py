@@ -76,6 +76,50 @@ def test_two_layers_of_one_program_in_two_files_are_one_row_a_request(
     assert "id_conflicts" not in {note["code"] for note in totals["notes"]}
 
 
+def test_a_prefill_and_a_decode_instance_log_each_request_once(
+    kvtrace: Run, tmp_path: Path
+) -> None:
+    # Ten requests come to the prefill instance, and two seconds later to the decode instance.
+    for name, later, tokens in (("decode", 2, 64), ("prefill", 0, 1)):
+        (tmp_path / f"{name}.log").write_text(
+            "".join(
+                f"INFO 11-06 09:00:{n + later:02d} [logger.py:41] Received request cmpl-pd{n}: "
+                f"params: SamplingParams(n=1, max_tokens={tokens}), lora_request: None.\n"
+                for n in range(10)
+            ),
+            encoding="utf-8",
+        )
+    document = documents(kvtrace, "ingest", tmp_path, "-o", tmp_path / "out")
+    assert document["totals"]["requests"] == 10
+    roles = [(source["files"], source["role"]) for source in document["sources"]]
+    assert roles == [([1], "headline"), ([0], "joined")]  # the prefill instance came first
+
+
+def test_finish_lines_and_time_stats_in_two_files_are_one_row_a_request(
+    kvtrace: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "a-scheduler.log").write_text(
+        "".join(
+            f"[2025-12-02 10:00:1{n}] Req Time Stats(rid=r-{n}, input len=40, output len=5, "
+            "type=unified): queue_duration=100.00ms, forward_duration=900.00ms, start_time=1.0\n"
+            for n in range(4)
+        ),
+        encoding="utf-8",
+    )
+    (tmp_path / "b-server.log").write_text(
+        "".join(
+            f"[2025-12-02 10:00:1{n}] Finish: obj=GenerateReqInput(rid='r-{n}'), out={{'meta_info':"
+            f" {{'id': 'r-{n}', 'prompt_tokens': 40, 'completion_tokens': 5, 'cached_tokens': 32, "
+            "'e2e_latency': 1.5}}\n"
+            for n in range(4)
+        ),
+        encoding="utf-8",
+    )
+    totals = documents(kvtrace, "ingest", tmp_path, "-o", tmp_path / "out")["totals"]
+    assert (totals["requests"], totals["cached_tokens"], totals["output_tokens"]) == (4, 128, 20)
+    assert "requests_logged_twice" not in {note["code"] for note in totals["notes"]}
+
+
 def write_trace(path: Path, keep: Keep) -> Path:
     """The kept requests of the synthetic service, as a router that numbers blocks writes them."""
     names: dict[int, int] = {}

@@ -299,19 +299,87 @@ def test_a_steady_shift_of_a_year_is_a_wrong_clock(tmp_path: Path) -> None:
     assert result.totals.cached_tokens == 3
 
 
-def test_requests_that_two_files_of_one_format_log_are_told(tmp_path: Path) -> None:
-    # Prefill and decode instance of the same three requests; then the same ids an hour later.
-    def files(later_s: float) -> Ingested:
-        paths = [
-            write_rows(tmp_path / name, "log", [log_row(i, at) for i in "abc"])
-            for name, at in (("p.log", 100), ("d.log", 100 + later_s))
-        ]
-        return ingest(paths, made_up("log", clock="utc"))
+# Two files of one format that log the same requests
 
-    near, far = files(2), files(3600)
-    assert "requests_logged_twice" in codes(near)
-    assert "requests_logged_twice" not in codes(far)
-    assert {"id_conflicts"} <= set(codes(near)) & set(codes(far))
+
+def instances(tmp_path: Path, *files: list[dict[str, object]]) -> Ingested:
+    paths = [
+        write_rows(tmp_path / f"{number}.log", "log", rows) for number, rows in enumerate(files)
+    ]
+    return ingest(paths, made_up("log", clock="utc"))
+
+
+def test_prefill_and_decode_of_the_same_requests_count_once(tmp_path: Path) -> None:
+    # Decode comes first by name; prefill knows the cached tokens and ends after one token.
+    decode = [
+        log_row(i, at + 2, prompt_tokens=10, output_tokens=9, e2e_ns=5 * S)
+        for i, at in (("a", 100), ("b", 101), ("c", 109))
+    ]
+    prefill = [
+        log_row(i, at, prompt_tokens=10, cached_tokens=4, output_tokens=1, e2e_ns=S)
+        for i, at in (("a", 100), ("b", 101), ("d", 105))
+    ]
+    result = instances(tmp_path, decode, prefill)
+    rows = result.frames["requests"].sort("arrived_at_ns")
+    # a and b: from the prefill's arrival to the decode's end, 2 + 5 s. d: prefill only. c: decode.
+    assert rows.select("cached_tokens", "output_tokens", "e2e_ns", "is_headline").rows() == [
+        (4, 9, 7 * S, True),
+        (4, 9, 7 * S, True),
+        (4, 1, S, True),
+        (None, 9, 5 * S, True),
+    ]
+    assert rows["arrived_at_ns"].to_list() == [100 * S, 101 * S, 105 * S, 111 * S]
+    assert (result.totals.requests, result.totals.cached_tokens) == (4, 12)
+    assert [source.role for source in result.sources] == ["headline", "joined"]
+    assert not {"id_conflicts", "join_conflicts", "requests_logged_twice"} & set(codes(result))
+    assert rows["flags"].to_list() == [[]] * 4
+
+
+def test_two_pairs_of_instances_are_two_sources(tmp_path: Path) -> None:
+    pairs = [
+        [log_row(f"{pod}{n}", 100 + n + later, **known) for n in range(3)]
+        for pod in "xy"
+        for later, known in ((1, {"output_tokens": 8}), (0, {"cached_tokens": 2}))
+    ]
+    result = instances(tmp_path, *pairs)
+    assert [len(source.files) for source in result.sources] == [2, 2]
+    totals = result.totals
+    assert (totals.requests, totals.cached_tokens, totals.output_tokens) == (6, 12, 48)
+
+
+def test_the_end_is_unknown_where_only_the_first_instance_saw_one(tmp_path: Path) -> None:
+    prefill = [log_row(i, 100, e2e_ns=S, cached_tokens=1) for i in "ab"]
+    decode = [log_row(i, 102, status=status) for i, status in (("a", "open"), ("b", "error"))]
+    rows = instances(tmp_path, prefill, decode).frames["requests"]
+    assert rows.select("e2e_ns", "status").rows() == [(None, "ok"), (None, "error")]
+
+
+def test_two_halves_are_whole(tmp_path: Path) -> None:
+    prefill = [log_row(i, 100, flags=["prefill_half_only"]) for i in "ab"]
+    decode = [log_row("a", 101, flags=["decode_half_only", "retracted"])]
+    rows = instances(tmp_path, prefill, decode).frames["requests"]
+    assert rows["flags"].to_list() == [["retracted"], ["prefill_half_only"]]
+
+
+def test_ids_that_a_client_counts_anew_are_other_requests(tmp_path: Path) -> None:
+    def files(later_s: float, **known: object) -> Ingested:
+        first = [log_row(str(n), 100 + n, prompt_tokens=10 + n) for n in range(4)]
+        second = [log_row(str(n), 100 + n + later_s, **known) for n in range(4)]
+        return instances(tmp_path, first, second)
+
+    assert files(2).totals.requests == 4
+    assert files(3600).totals.requests == 8  # an hour later
+    assert files(20).totals.requests == 8  # the next run begins when the first has ended
+    assert files(2, prompt_tokens=99).totals.requests == 8  # other prompts at the same time
+    assert "requests_logged_twice" in codes(files(20))
+    assert "requests_logged_twice" not in codes(files(3600))
+
+
+def test_copied_rows_are_no_second_instance(tmp_path: Path) -> None:
+    rows = [log_row(i, 100) for i in "abc"]
+    result = instances(tmp_path, rows, [*rows, log_row("d", 101)])
+    assert (len(result.sources), result.totals.requests) == (1, 4)
+    assert "exact_copies" in codes(result)
 
 
 # Several layers
