@@ -299,13 +299,17 @@ def drop_exact_copies(source: Source) -> None:
     identity = ("request_id_key", COPY_DIGEST)
     has_id = pl.col("request_id_key").is_not_null()
     has_both = has_id & pl.col(COPY_DIGEST).is_not_null()
-    frame = frame.sort("request_key").with_columns(
-        (has_both & ~pl.struct(identity).is_first_distinct()).alias("_is_copy")
-    )
-    copies = frame.filter("_is_copy")
-    if not copies.is_empty():
+    if not frame["request_key"].is_sorted():
+        frame = frame.sort("request_key")
+    source.requests, source.own_requests = frame, len(frame)
+    if not frame.select((has_id & ~pl.col("request_id_key").is_first_distinct()).any()).item():
+        return  # no id twice, as in most logs
+    is_copy = has_both & ~pl.struct(identity).is_first_distinct()
+    copies = frame.select("request_key", is_copy.alias("_is_copy")).filter("_is_copy")
+    if not copies.is_empty():  # else the wide frame would be copied for nothing
         _count_copies(source, copies)
-    frame = frame.filter(~pl.col("_is_copy")).with_columns(
+        frame = frame.filter(~is_copy)
+    frame = frame.with_columns(
         (has_id & ~pl.col("request_id_key").is_first_distinct()).alias("_is_reused")
     )
     reused = int(frame["_is_reused"].sum())
@@ -326,13 +330,15 @@ def drop_exact_copies(source: Source) -> None:
         )
         message = f"{reused} rows reuse the request id of an earlier row with other content"
         source.notes.append(("id_conflicts", message))
-    source.requests = frame.drop("_is_copy", "_is_reused")
+    source.requests = frame.drop("_is_reused")
     source.own_requests = len(source.requests)
 
 
 def _seen_twice(frame: pl.DataFrame) -> int:
     """Rows whose id came first in another file, at nearly the same time."""
-    named = frame.filter(pl.col("request_id_key").is_not_null())
+    named = frame.select("request_id_key", "request_key", "arrived_at_ns").drop_nulls(
+        "request_id_key"
+    )
     file, at = pl.col("request_key") // FILE_KEY_STEP, pl.col("arrived_at_ns")
     is_elsewhere = file != file.first().over("request_id_key")
     is_near = (at - at.first().over("request_id_key")).abs() <= REUSED_APART_NS

@@ -64,7 +64,8 @@ class DatasetWriter(AbstractContextManager["DatasetWriter"]):
         except OSError as error:
             self.close()
             raise unwritable(directory, error) from error
-        self._session = Session(write_dirs=[directory])
+        # One thread writes the same bytes as many do, and holds one group of rows, not all of them.
+        self._session = Session(write_dirs=[directory], threads=1)
 
     def __exit__(self, *raised: object) -> None:
         self.close()

@@ -34,11 +34,13 @@ def digest_tables(frames: Mapping[str, pl.DataFrame]) -> str:
     ranks = None if requests is None else _ranks(requests, *_TIMES["requests"])
     for name in sorted(frames):
         table = TABLES[name]
-        frame = _canonical(table, frames[name], ranks)
+        frame = frames[name]
         hashed.update(f"{name}:{len(frame)}\n".encode())
+        places, order = _canonical(table, frame, ranks)
         for column in table.columns:
             if column.name not in _LEFT_OUT.get(name, ()):
-                series = frame[column.name]
+                series = places[column.name] if column.name in places else frame[column.name]
+                series = series.gather(order)
                 if column.keyed:
                     series = _first_appearance(series)
                 hashed.update(f"{column.name}\n".encode())
@@ -55,18 +57,28 @@ def _ranks(frame: pl.DataFrame, key: str, time: str) -> pl.DataFrame:
     )
 
 
-def _canonical(table: Table, frame: pl.DataFrame, ranks: pl.DataFrame | None) -> pl.DataFrame:
-    """The frame with file-bound keys replaced by ranks, in total order."""
+def _canonical(
+    table: Table, frame: pl.DataFrame, ranks: pl.DataFrame | None
+) -> tuple[pl.DataFrame, pl.Series]:
+    """The file-bound keys replaced by ranks, and the numbers of the rows in total order.
+
+    Columns are put in order one at a time: a wide frame is never copied whole.
+    """
     if table.name == "rejects":
-        return frame.sort("reason", "detail", "byte_length", nulls_last=True)
+        order = ("reason", "detail", "byte_length")
+        return frame.select(order), frame.select(
+            pl.arg_sort_by(*order, nulls_last=True)
+        ).to_series()
     own = _TIMES.get(table.name)
+    wanted = {*table.order_by, *(own[:1] if own is not None else _REQUEST_KEYS)}
+    keys = frame.select(name for name in frame.columns if name in wanted)
     if own is not None:
-        frame = _replaced(frame, own[0], _ranks(frame, *own))
+        keys = _replaced(keys, own[0], _ranks(frame, *own))
     elif ranks is not None:
         for name in _REQUEST_KEYS:
-            if name in frame.columns:
-                frame = _replaced(frame, name, ranks.rename({"request_key": name}))
-    return frame.sort(table.order_by)
+            if name in keys.columns:
+                keys = _replaced(keys, name, ranks.rename({"request_key": name}))
+    return keys, keys.select(pl.arg_sort_by(*table.order_by)).to_series()
 
 
 def _replaced(frame: pl.DataFrame, name: str, ranks: pl.DataFrame) -> pl.DataFrame:
@@ -77,6 +89,8 @@ def _replaced(frame: pl.DataFrame, name: str, ranks: pl.DataFrame) -> pl.DataFra
 def _first_appearance(series: pl.Series) -> pl.Series:
     """Ranks of the distinct values in order of first appearance; null stays null."""
     distinct = series.drop_nulls().unique(maintain_order=True)
+    if len(distinct) == len(series):
+        return pl.Series(np.arange(len(series), dtype=np.int64))
     ranks = pl.DataFrame(
         {"value": distinct, "rank": np.arange(len(distinct), dtype=np.int64)},
         schema={"value": series.dtype, "rank": pl.Int64},
