@@ -125,7 +125,8 @@ def parse_prefix(text: str, *, has_instant: bool) -> Prefix:
         stripped = text.lstrip(" ")
         shift = len(text) - len(stripped)
         found = _capital(stripped, has_instant=True)
-        return found._replace(end=found.end + shift) if found.kind == "tracing" else NONE
+        is_traced = found.kind in ("tracing", "formatted")
+        return found._replace(end=found.end + shift) if is_traced else NONE
     if first == "t":
         match = _SLOG.match(text)
         if match is not None:
@@ -175,8 +176,17 @@ def _capital(text: str, *, has_instant: bool) -> Prefix:
     if has_instant:
         match = _TRACING.match(text)
         if match is not None and match[2] is not None:
-            return Prefix("tracing", match.end(), label=match[3], level=match[2])
+            return _traced(Prefix("tracing", match.end(), label=match[3], level=match[2]))
     return NONE
+
+
+def _traced(found: Prefix) -> Prefix:
+    """A target as Dynamo names Python's (`module.function`, no Rust path) says: a bare message.
+
+    Which engine runs inside Dynamo is for the dialects to tell, as behind a JSON formatter.
+    """
+    is_python = found.label is not None and "." in found.label and "::" not in found.label
+    return found._replace(kind="formatted", label=None) if is_python else found
 
 
 def _glog(match: re.Match[str]) -> Prefix:
@@ -196,7 +206,7 @@ def _date_first(text: str) -> Prefix:
         return _dated("none", match, match[1], level=match[2])
     match = _TRACING.match(text)
     if match is not None and match[1] is not None:
-        found = _dated("tracing", match, match[1], label=match[3], level=match[2])
+        found = _traced(_dated("tracing", match, match[1], label=match[3], level=match[2]))
         if found.naive is not None and found.naive.is_zoned:
             return found._replace(instant=found.naive, naive=None)
         return found

@@ -57,7 +57,7 @@ FORMATS: tuple[Format, ...] = (
             '"publisher":"zmq"}\' and a subscriber that writes what it gets',
         },
         versions="vLLM 0.4.2 to 0.33.0 (sources), V0 and V1 engines",
-        prefixes=("vllm", "formatted", "tracing", "none"),
+        prefixes=("vllm", "formatted", "none"),
         open=VllmLog,
         express=express_kinds,
         enable_hint="statistics are on by default (--disable-log-stats turns them off); requests"

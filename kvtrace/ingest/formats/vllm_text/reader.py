@@ -100,8 +100,6 @@ class VllmLog:
         """Whether the line is vLLM's; then it has its outcome."""
         if line.prefix == "none":
             return self._bare(line)
-        if line.prefix == "tracing" and not _is_python(line.label):
-            return False
         try:
             is_known = self._message(line, line.message)
         except DamagedMessage as damaged:
@@ -338,11 +336,6 @@ class VllmLog:
 @functools.lru_cache(maxsize=1024)
 def _is_vllm_process(name: str) -> bool:
     return _VLLM_PROCESS.match(name) is not None
-
-
-def _is_python(target: str | None) -> bool:
-    """Whether Dynamo names the target as it names Python's: `module.function`, no Rust path."""
-    return target is not None and "." in target and "::" not in target
 
 
 def _engine_of(line: LogLine) -> str | None:
