@@ -77,8 +77,10 @@ def name_of(value: object) -> str | None:
 
 
 def nested(decoder: msgspec.json.Decoder[ShapeT], value: msgspec.Raw) -> ShapeT | None:
-    """An object, or an object inside a JSON string; None if it is anything else."""
+    """An object (or list), or one inside a JSON string; None if it is anything else."""
     data = bytes(value)
+    if data[:1] not in (b"{", b"[", b'"'):
+        return None
     try:
         if data[:1] == b'"':
             data = _TEXT.decode(data).encode()

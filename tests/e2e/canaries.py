@@ -182,7 +182,7 @@ def _paths(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
 
 def _at(value: Json, path: tuple[str | int, ...]) -> Json:
     for part in path:
-        value = value[part]  # type: ignore[index, call-overload]
+        value = value[part]  # type: ignore[index]
     return value
 
 
@@ -192,7 +192,7 @@ def _copy(value: Json) -> Json:
 
 def _replaced(record: Json, path: tuple[str | int, ...], value: Json) -> Json:
     copy = _copy(record)
-    _at(copy, path[:-1])[path[-1]] = value  # type: ignore[index, call-overload]
+    _at(copy, path[:-1])[path[-1]] = value  # type: ignore[index]
     return copy
 
 
@@ -285,7 +285,7 @@ def _frames(data: bytes, planter: Planter) -> bytes:
         for path in _paths(record):
             if isinstance(_at(record, path), str):
                 copy = msgspec.msgpack.decode(frame)
-                _at(copy, path[:-1])[path[-1]] = planter.next()  # type: ignore[index, call-overload]
+                _at(copy, path[:-1])[path[-1]] = planter.next()  # type: ignore[index]
                 made.append(msgspec.msgpack.encode(copy))
     return b"".join(len(one).to_bytes(4, "big") + one for one in made)
 

@@ -66,7 +66,7 @@ def leaks(texts: dict[str, str], allowed: set[str]) -> dict[str, object]:
 def test_no_canary_gets_out_of_an_ingest(path: Path, tmp_path: Path) -> None:
     plant(path, tmp_path / "logs")
     output = tmp_path / "out"
-    flags = {"salt": SALT, "allow_inert_pickle": True}
+    flags: dict[str, str | float | None] = {"salt": SALT, "allow_inert_pickle": True}
     texts: dict[str, str] = {}
     for limit in (1.0, 0.0):  # the second is the error that names the first offenders
         settings = resolve_settings({**flags, "max_reject_rate": limit}, environment={})

@@ -21,12 +21,11 @@ from kvtrace.ingest.prompts.rows import MISMATCH_FLAG, Prompted, filled
 
 _NO_VALUE: Final = msgspec.Raw(b"")
 _NOTHING: Final = (b"", b"null", b"{}", b"[]", b'""')
-_REDACTED: Final = (
-    (b"redacted-by-litellm", 4_096),
-    (b"litellm_truncated", None),
-    (b"<masked due to ", 4_096),
-)
-"""What LiteLLM and Langfuse write where a prompt was, and how long what holds it is at most."""
+_REDACTED: Final = (b"redacted-by-litellm", b"<masked due to ")
+"""What LiteLLM and Langfuse write where a prompt was."""
+_LONGEST_MASK: Final = 4_096
+_CUT: Final = b"litellm_truncated"
+"""Stands in texts that LiteLLM cut for its spend logs."""
 _HEAD_BYTES: Final = 2_048
 _BESIDE: Final = ("tools", "functions", "system", "instructions")
 _MAX_NESTED_TEXTS: Final = 3
@@ -232,7 +231,9 @@ class BodyReader:
 
 
 def _is_hidden(data: bytes) -> bool:
-    return any((limit is None or len(data) <= limit) and mark in data for mark, limit in _REDACTED)
+    if _CUT in data:
+        return True
+    return len(data) <= _LONGEST_MASK and any(mark in data for mark in _REDACTED)
 
 
 def _has_parts(data: bytes) -> bool:

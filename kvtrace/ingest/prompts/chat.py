@@ -11,6 +11,7 @@ import hashlib
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 TEMPLATE: Final = "<role>\\ncontent\\n"
 """The template, as notes show it."""
@@ -22,13 +23,22 @@ _DIGEST_BYTES: Final = 16
 _NOTHING: Final = (b"", b"null")
 
 
-class _Message(msgspec.Struct, gc=False):
+class _Beside(msgspec.Struct, gc=False):
+    """What a message has beside its content."""
+
     role: str = ""
+    tool_calls: msgspec.Raw | UnsetType = UNSET
+    function_call: msgspec.Raw | UnsetType = UNSET
+    reasoning_content: msgspec.Raw | UnsetType = UNSET
+    tool_call_id: msgspec.Raw | UnsetType = UNSET
+
+
+class _TextMessage(_Beside, gc=False):
+    content: str | None = None
+
+
+class _Message(_Beside, gc=False):
     content: msgspec.Raw = msgspec.Raw(b"")
-    tool_calls: msgspec.Raw = msgspec.Raw(b"")
-    function_call: msgspec.Raw = msgspec.Raw(b"")
-    reasoning_content: msgspec.Raw = msgspec.Raw(b"")
-    tool_call_id: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -41,6 +51,7 @@ class _OtherPart(msgspec.Struct, gc=False):
     content: msgspec.Raw = msgspec.Raw(b"")
 
 
+_TEXT_MESSAGES: Final = msgspec.json.Decoder(list[_TextMessage])
 _MESSAGES: Final = msgspec.json.Decoder(list[_Message])
 _TEXT: Final = msgspec.json.Decoder(str)
 _PART: Final = msgspec.json.Decoder(_Part)
@@ -80,20 +91,38 @@ def render_chat(messages: bytes | msgspec.Raw) -> Rendered:
     Raises:
         msgspec.DecodeError: not JSON, or no list of objects.
     """
+    try:
+        texts = _TEXT_MESSAGES.decode(messages)
+    except msgspec.ValidationError:
+        return _render_any(messages)
+    said = "".join(
+        f"<{message.role}>\n{message.content or ''}\n{_beside(message).decode()}"
+        for message in texts
+    )
+    return Rendered(said.encode("utf-8", "surrogatepass"), 0)
+
+
+def _render_any(messages: bytes | msgspec.Raw) -> Rendered:
+    """Messages some of whose contents are no text."""
     pieces: list[bytes] = []
     media = 0
     for message in _MESSAGES.decode(messages):
         text, held = render_content(message.content)
         media += held
         pieces += (b"<", message.role.encode("utf-8", "surrogatepass"), b">\n", text, b"\n")
-        others = (
-            message.reasoning_content,
-            message.tool_calls,
-            message.function_call,
-            message.tool_call_id,
-        )
-        pieces += (piece for other in others if (piece := bytes(other)) not in _NOTHING)
+        pieces.append(_beside(message))
     return Rendered(b"".join(pieces), media)
+
+
+def _beside(message: _Beside) -> bytes:
+    """The other parts of a message that a model reads, as the JSON that they are."""
+    calls, call = message.tool_calls, message.function_call
+    thoughts, answers = message.reasoning_content, message.tool_call_id
+    if calls is UNSET and call is UNSET and thoughts is UNSET and answers is UNSET:
+        return b""
+    others = (thoughts, calls, call, answers)
+    pieces = (bytes(other) for other in others if other is not UNSET)
+    return b"".join(piece for piece in pieces if piece != b"null")
 
 
 def render_content(content: bytes | msgspec.Raw) -> tuple[bytes, int]:
