@@ -8,7 +8,6 @@ backtrack.
 from __future__ import annotations
 
 import functools
-import json
 import re
 import sys
 from typing import Final
@@ -22,15 +21,25 @@ _STRING: Final = {
     '"': re.compile(_DOUBLE, re.DOTALL),
 }
 _INT_LIST = re.compile(r"\[(?:\d++(?:, ?\d++)*+)?\]")
-_TOKEN = re.compile(
-    rf"(?P<text>{_SINGLE}|{_DOUBLE})(?P<rest> \.\.\. (?:{_SINGLE}|{_DOUBLE}))?"
-    r"|(?P<name>\b(?:None|True|False|nan|inf)\b)|(?P<cut>\] \.\.\. \[)|[()]",
-    re.DOTALL,
+_TEXT = re.compile(rf"({_SINGLE}|{_DOUBLE})(?: \.\.\. ({_SINGLE}|{_DOUBLE}))?", re.DOTALL)
+_BETWEEN: Final = frozenset((", ", ": ", "{", "}", "], ", ": [", "}, {"))
+"""What mostly stands between texts, and is JSON as it is."""
+_OUTSIDE: Final = (
+    ("(", "["),
+    (")", "]"),
+    ("] ... [", ", "),
+    ("None", "null"),
+    ("True", "true"),
+    ("False", "false"),
+    ("nan", "null"),
+    ("inf", "null"),
 )
-_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))", re.DOTALL)
-_ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t"}
-_NAMES: Final = {"None": "null", "True": "true", "False": "false", "nan": "null", "inf": "null"}
-_BRACKETS: Final = {"(": "[", ")": "]"}
+"""Outside texts; a name inside another word makes something that no decoder takes either."""
+_LONG_ESCAPE = re.compile(r"\\U([0-9a-f]{8})")
+_CONTROLS: Final = {code: f"\\u{code:04x}" for code in range(32)}
+_FEW_QUOTES: Final = 10_000
+_CHARS_PER_QUOTE: Final = 4
+"""No repr of a request has more quotes than one in so many characters; it would take too long."""
 
 
 def string_end(text: str, start: int) -> int | None:
@@ -68,15 +77,26 @@ def repr_to_json(text: str) -> str:
     """JSON of a repr of dicts, lists, tuples, numbers, texts and constants; for a JSON decoder.
 
     A text that was cut in the middle (two quoted texts with ` ... ` between) becomes one. What is
-    none of these stays as it is, and the decoder will refuse it.
+    none of these stays as it is, and the decoder will refuse it; so does what is mostly quotes.
     """
-    if '"' not in text and "\\" not in text and "(" not in text:
+    if '"' not in text and "\\" not in text and "(" not in text and " ... " not in text:
         plain = text.replace("'", '"')
         for name, value in _PLAIN_VALUES:
             plain = plain.replace(name, value)
         if "None" not in plain and "True" not in plain and "False" not in plain:
             return plain
-    return _TOKEN.sub(_json_token, text)
+    if text.count('"') + text.count("'") > max(_FEW_QUOTES, len(text) // _CHARS_PER_QUOTE):
+        return text
+    pieces: list[str] = []
+    at = 0
+    for match in _TEXT.finditer(text):
+        start, end = match.span()
+        pieces.append(_outside(text[at:start]))
+        first, rest = match.groups()
+        pieces.append(_json_text(first) if rest is None else _joined(first, rest))
+        at = end
+    pieces.append(_outside(text[at:]))
+    return "".join(pieces)
 
 
 _PLAIN_VALUES: Final = tuple(
@@ -87,26 +107,34 @@ _PLAIN_VALUES: Final = tuple(
 """Values of keys; a name inside a text is left to the careful way."""
 
 
-def _json_token(match: re.Match[str]) -> str:
-    found = match.group()
-    if match["name"]:
-        return _NAMES[found]
-    if match["cut"]:
-        return ", "
-    if not match["text"]:
-        return _BRACKETS[found]
-    rest = match["rest"]
-    return json.dumps(_unquoted(match["text"]) + (_unquoted(rest[5:]) if rest else ""))
+def _outside(text: str) -> str:
+    if text not in _BETWEEN:
+        for written, value in _OUTSIDE:
+            text = text.replace(written, value)
+    return text
 
 
-def _unquoted(quoted: str) -> str:
-    text = quoted[1:-1]
-    return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+def _joined(first: str, rest: str) -> str:
+    return _json_text(first)[:-1] + _json_text(rest)[1:]
 
 
-def _unescaped(match: re.Match[str]) -> str:
-    code = match[1] or match[2] or match[3]
-    if code is None:
-        return _ESCAPED.get(match[4], match[4])
-    number = int(code, 16)
+def _json_text(quoted: str) -> str:
+    """The JSON text of a quoted one. Passes over the whole instead of one step an escape."""
+    inner = quoted[1:-1].replace("\0", "\\u0000")
+    if "\\" in inner:
+        inner = inner.replace("\\\\", "\0")  # the second of a pair starts no escape
+        inner = inner.replace("\\'", "'").replace('\\"', '"').replace("\\x", "\\u00")
+        if "\\U" in inner:
+            inner = _LONG_ESCAPE.sub(_character, inner)
+    if '"' in inner:
+        inner = inner.replace('"', '\\"')
+    if not inner.isprintable():
+        inner = inner.replace("\0", "\\\\").translate(_CONTROLS)
+    return f'"{inner}"'
+
+
+def _character(match: re.Match[str]) -> str:
+    number = int(match[1], 16)
+    if number <= 0xFFFF:
+        return f"\\u{number:04x}"
     return chr(number) if number <= sys.maxunicode else "\ufffd"

@@ -247,3 +247,19 @@ def test_repr_becomes_json() -> None:
     }
     assert json.loads(repr_to_json("{'a': None, 'b': False}")) == {"a": None, "b": False}
     assert repr_to_json("{'a': <object>}") == '{"a": <object>}'
+    assert json.loads(repr_to_json("{'a': [1] ... [2]}")) == {"a": [1, 2]}
+
+
+def test_every_text_comes_back_from_its_repr() -> None:
+    hard = ("\\", "'", '"', "\n", "\0", "\x1b", "\x85", "é", "\u200b", "\U0001f600", "\ud800")
+    pieces = (*hard, "n", "x41", "U", "None", " ... ", "(")
+    for first in pieces:
+        for second in pieces:
+            for third in pieces:
+                value = {"a": (first + second + third, None, -1.5), third: second + first}
+                assert json.loads(repr_to_json(repr(value))) == {**value, "a": [*value["a"]]}
+
+
+def test_a_repr_of_mere_quotes_is_left_as_it_is() -> None:
+    text = "{'matched': [" + '"",' * 100_000 + "]}"
+    assert repr_to_json(text) == text
