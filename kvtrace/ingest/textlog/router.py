@@ -50,6 +50,13 @@ _WHOLE_ACCESS = re.compile(
     rb" \d{3}(?: [A-Za-z -]{1,40})?\r?"
 )
 """An access line in its plainest layers, told before anything is decoded or peeled."""
+_ODD_ACCESS = re.compile(
+    r"(?:(?:INFO|WARNING|ERROR): +)?\S{1,80} "
+    r'(?:(?:\d+ )?-|\S{1,80} \S{1,80} \[[^\]]{1,40}\]) "[A-Z]{3,10} ([^"]*+)"'
+    r" \d{3}(?: [\w -]{1,40})?\s*+\Z"
+)
+"""An access line whose URL holds blanks; whatever else it holds is a stranger's text."""
+_ACCESS_END_CHARS: Final = 80
 _RAY_NOTE: Final = (
     "ray_deduplicates",
     "Ray drops repeated lines, so counts from this file are lower bounds (RAY_DEDUP_LOGS=0).",
@@ -264,6 +271,11 @@ class LogRouter:
 
     def _deliver(self, line: LogLine) -> None:
         """Give the line to the first dialect that knows it."""
+        if line.prefix == "none" and " HTTP/" in line.message[-_ACCESS_END_CHARS:]:
+            access = _ODD_ACCESS.match(line.message)
+            if access is not None:
+                self._skip_access(access[1])
+                return
         for part in self._by_prefix.get(line.prefix, ()):
             used = self._tally.used
             if part.reader.take(line):
