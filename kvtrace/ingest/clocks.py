@@ -113,24 +113,38 @@ def zone_shift(tz: str | None) -> Callable[[int], int]:
     """
     if tz is None:
         return lambda ns: ns
+    offset_of = _zone_offsets(tz)
+    return lambda ns: ns - offset_of(ns)[0]
+
+
+def _zone_offsets(tz: str) -> Callable[[int], tuple[int, bool]]:
+    """A function from a local time to what it is ahead of UTC, and whether its hour comes twice.
+
+    Raises:
+        UsageError: there is no such zone.
+    """
     try:
         zone = ZoneInfo(tz)
     except (ZoneInfoNotFoundError, ValueError, OSError) as cause:
         hint = "use an IANA name, as `--tz Europe/Berlin` or `--tz UTC`"
         raise UsageError("KVT-I020", f"`{tz}` is not a known time zone", hint=hint) from cause
     quarter = 900 * NS_PER_S
-    offsets: dict[int, int] = {}
+    offsets: dict[int, tuple[int, bool]] = {}
 
-    def shift(ns: int) -> int:
+    def offset_of(ns: int) -> tuple[int, bool]:
         bucket = ns // quarter
-        offset = offsets.get(bucket)
-        if offset is None:
+        found = offsets.get(bucket)
+        if found is None:
             local = datetime(1970, 1, 1, tzinfo=zone) + timedelta(seconds=bucket * 900)
-            offset = round((local.utcoffset() or timedelta()).total_seconds()) * NS_PER_S
-            offsets[bucket] = offset
-        return ns - offset
+            first, second = (_offset_ns(local.replace(fold=fold)) for fold in (0, 1))
+            found = offsets[bucket] = first, second < first
+        return found
 
-    return shift
+    return offset_of
+
+
+def _offset_ns(local: datetime) -> int:
+    return round((local.utcoffset() or timedelta()).total_seconds()) * NS_PER_S
 
 
 NO_TIME: Final = LineTime(None, None, None, 0, 0)
@@ -163,7 +177,13 @@ class ClockUse:
 class FileClock:
     """The clock of one text log: one stamp a line goes in, a resolver comes out at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ReadContext | None = None) -> None:
+        """`context` says zone and year as far as the user does, for `elapsed_ns`."""
+        self._context = context
+        is_zone_known = context is not None and context.tz is not None
+        self._offset_of = _zone_offsets(context.tz) if is_zone_known else None
+        self._year_evidence: tuple[int, int, int] | None = None
+        self._year = _LEAP_YEAR
         self._month: int | None = None
         self._wraps = 0
         self._anchors: list[tuple[int, int, str]] = []  # (year, wraps, whence)
@@ -210,16 +230,39 @@ class FileClock:
         return time
 
     def elapsed_ns(self, start: LineTime, end: LineTime) -> int | None:
-        """Nanoseconds between two lines on the best stamps that both have; None if none."""
+        """Nanoseconds between two lines on the best stamps that both have; None if none.
+
+        With a zone, clocks that are put forward or back between the lines do not count; None where
+        one of them is in the hour that comes twice.
+        """
         if start.instant_ns is not None and end.instant_ns is not None:
             return end.instant_ns - start.instant_ns
         if start.naive_ns is not None and end.naive_ns is not None:
-            return end.naive_ns - start.naive_ns
+            return self._local_gap_ns(start.naive_ns, end.naive_ns)
         if start.month_day is None or end.month_day is None:
             return None
-        year = self._anchors[-1][0] - self._anchors[-1][1] if self._anchors else _LEAP_YEAR
+        year = self._year_so_far()
         first, last = _yearless_ns(start, year), _yearless_ns(end, year)
-        return None if first is None or last is None else last - first
+        return None if first is None or last is None else self._local_gap_ns(first, last)
+
+    def _year_so_far(self) -> int:
+        """Base year as the lines up to now give it; without a zone any year will do."""
+        if self._anchors:
+            return self._anchors[-1][0] - self._anchors[-1][1]
+        if self._offset_of is None or self._context is None:
+            return _LEAP_YEAR
+        evidence = (self._wraps, self._last_month_day, len(self._zone_anchors))
+        if evidence != self._year_evidence:
+            self._year_evidence = evidence
+            self._year = self._base_year(self._context)[0]
+        return self._year
+
+    def _local_gap_ns(self, start_ns: int, end_ns: int) -> int | None:
+        if self._offset_of is None:
+            return end_ns - start_ns
+        first, is_first_twice = self._offset_of(start_ns)
+        last, is_last_twice = self._offset_of(end_ns)
+        return None if is_first_twice or is_last_twice else end_ns - last - (start_ns - first)
 
     def anchor_zone(self, naive: LineTime, epoch_ns: int) -> None:
         """A line without zone holds an instant of its own that is (nearly) its stamp."""
@@ -259,7 +302,8 @@ class FileClock:
         base_year, why = self._base_year(context)
         offset_ns = None if context.tz else self._zone_offset_ns(base_year)
         shift = zone_shift(context.tz) if offset_ns is None else lambda ns: ns - offset_ns
-        if use.has_yearless and not self._anchors and not self._zone_anchors:
+        is_evident = bool(self._anchors or self._zone_anchors) or context.year is not None
+        if use.has_yearless and not is_evident:
             context.note("year_assumed", f"The log's clock has no year; {why}.")
         zone = _zone_words(context.tz, offset_ns)
         is_placed = context.tz is not None or offset_ns is not None

@@ -113,10 +113,14 @@ class LogRouter:
         self._tally = tally
         self._peeler = LinePeeler(tally)
         self._learner = PrefixLearner()
-        self._clock = FileClock()
+        contexts = [new_context() for _ in formats]
+        self._clock = FileClock(contexts[0] if contexts else None)
         self._last_stamp: YearlessTime | None = None
         self._last_time = NO_TIME
-        self.parts = [self._open(entry, new_context(), new_sink(entry)) for entry in formats]
+        self.parts = [
+            self._open(entry, context, new_sink(entry))
+            for entry, context in zip(formats, contexts, strict=True)
+        ]
         self._by_prefix: dict[PrefixKind, list[LogPart]] = {}
         for part in self.parts:
             for kind in part.format.dialect.prefixes if part.format.dialect else ():
