@@ -34,6 +34,8 @@ from kvtrace.api.stages import (
     with_earlier,
     write_output,
 )
+from kvtrace.api.synthetic import Synthesised
+from kvtrace.api.synthetic import synthesise as make_synthetic
 from kvtrace.audit import jsonio
 from kvtrace.audit.build import build_audit
 from kvtrace.audit.options import build_options
@@ -50,9 +52,7 @@ from kvtrace.query.catalog import load_catalog, run_sql
 from kvtrace.report.html import render_html
 from kvtrace.report.texts import Lang
 from kvtrace.store.dataset import Dataset
-from kvtrace.store.lock import unwritable
 from kvtrace.store.packed import Sink
-from kvtrace.synth import write_samples
 
 REPORT_FILE: Final = "report.html"
 COMPRESSED_SUFFIXES: Final = (".gz", ".zst", ".bz2", ".xz")
@@ -288,16 +288,32 @@ def export(dataset: Path | str, *, to: str, output: Path | str | Sink) -> Export
     return export_trace(open_dataset(dataset), to, target)
 
 
-def synthesise(output: Path | str, *, seed: int) -> list[Path]:
-    """Write the sample logs of a small service; the same seed gives the same bytes.
+def synthesise(
+    output: Path | str,
+    *,
+    seed: int | None = None,
+    profile: Path | str | None = None,
+    like: Path | str | None = None,
+    formats: Sequence[str] = (),
+    requests: int | None = None,
+) -> Synthesised:
+    """Write synthetic traces and logs: the samples, a profile's story, or one like a dataset's.
+
+    `like` is a dataset whose statistics become the profile. The same arguments give the same bytes.
 
     Raises:
-        OutputError: the folder cannot be written.
+        UsageError: a profile, format or combination that cannot be used.
+        InputError: no profile can be made of the dataset.
+        OutputError: the folder cannot be written, or the dataset not be read.
     """
-    try:
-        return write_samples(output, seed)
-    except OSError as error:
-        raise unwritable(Path(output), error) from error
+    return make_synthetic(
+        output,
+        seed=seed,
+        profile=profile,
+        like=None if like is None else open_dataset(like),
+        formats=formats,
+        requests=requests,
+    )
 
 
 def output_folder(inputs: Inputs, output: Path | str | None) -> Path:

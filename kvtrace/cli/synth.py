@@ -1,4 +1,4 @@
-"""`kvtrace synth`: sample logs with a story, from a seed."""
+"""`kvtrace synth`: synthetic traces and logs, from a seed, a profile or a dataset."""
 
 from __future__ import annotations
 
@@ -7,17 +7,44 @@ from typing import Annotated
 
 import typer
 
+from kvtrace.cli import options as opt
+
+_FORMAT_HELP = "A format of `kvtrace formats` that can be written, or all; repeat for more."
+
 
 def synth(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write into.")],
-    seed: Annotated[int, typer.Option(help="Same seed, same bytes.", min=0)] = 7,
+    profile: Annotated[
+        Path | None, typer.Option(help="Profile TOML: arrivals, lengths, sessions, sharing.")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Dataset whose statistics make the profile.")
+    ] = None,
+    formats: Annotated[list[str] | None, typer.Option("--format", help=_FORMAT_HELP)] = None,
+    requests: Annotated[
+        int | None, typer.Option(help="Exactly so many; workloads never end.", min=1)
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Same seed, same bytes [the profile's, else 7].", min=0)
+    ] = None,
+    quiet: opt.Quiet = False,
 ) -> None:
-    """Write the sample logs of a small service: a trace, engine logs and request timings.
+    """Write synthetic traces and logs that tell one story, whatever their format.
+
+    Without --profile, --from and --format: the sample logs of a small service. With --from, the
+    profile is written too, and how like the dataset the story is stands on stderr.
 
     \b
-    Example:
+    Examples:
       kvtrace synth -o /tmp/sample --seed 7
+      kvtrace synth --profile chat.toml --format vllm_text --format mooncake -o /tmp/chat
+      kvtrace synth --from reports/chat --requests 1000000 -o /tmp/like-chat
     """
     from kvtrace import api
 
-    typer.echo("\n".join(str(path) for path in api.synthesise(output, seed=seed)))
+    done = api.synthesise(
+        output, seed=seed, profile=profile, like=source, formats=formats or (), requests=requests
+    )
+    typer.echo("\n".join(map(str, done.paths)))
+    if done.notes and not quiet:
+        typer.echo("\n".join(done.notes), err=True)

@@ -165,7 +165,7 @@ class _Roots:
         step: int | None = index if index < len(self._prefixes) else None
         while step is not None:
             prefix = self._prefixes[step]
-            segments.append((f"{self._name} {step}", prefix.tokens))
+            segments.append((prefix.text or f"{self._name} {step}", prefix.tokens))
             step = prefix.within
         return tuple(reversed(segments))
 
@@ -174,19 +174,30 @@ def _sessions_of(
     profile: Profile, workload: Workload, draws: Draws, first_session: int, endless: bool
 ) -> Iterator[Session]:
     roots = _Roots(workload, draws)
-    end_ns = None if endless else to_ns(workload.start_s + workload.duration_s)
+    is_cut = workload.cuts_at_end and not endless
+    end_ns = to_ns(workload.start_s + workload.duration_s) if is_cut else None
     starts = _endless_starts_ns(workload, draws) if endless else _starts_ns(workload, draws)
     for offset, start_ns in enumerate(starts):
         segments = roots.pick(draws)
-        turns = draws.geometric(workload.turns_mean, workload.turns_max)
-        turns = max(turns, workload.turns_min)
+        turns = _turn_count(workload, draws)
         own = draws.tokens(workload.first_tokens)
-        first = (segments[-1][1] if segments else 0) + own
+        first = own
+        if workload.first_holds_prefix:
+            own = max(first - (segments[-1][1] if segments else 0), 0)
+        elif segments:
+            first += segments[-1][1]
         number = first_session + offset
-        segments = _share_more(workload, draws, segments, own, number)
+        segments = _share_more(workload, draws, segments, own)
         drawn = _turns(profile, workload, draws, (start_ns, end_ns), (first, turns))
         if drawn:
             yield Session(number, workload, drawn, segments)
+
+
+def _turn_count(workload: Workload, draws: Draws) -> int:
+    if workload.turns is not None:
+        return min(draws.tokens(workload.turns), workload.turns_max)
+    turns = draws.geometric(workload.turns_mean, workload.turns_max)
+    return max(turns, workload.turns_min)
 
 
 def _share_more(
@@ -194,7 +205,6 @@ def _share_more(
     draws: Draws,
     segments: tuple[tuple[str, int], ...],
     own_tokens: int,
-    number: int,
 ) -> tuple[tuple[str, int], ...]:
     """The shared texts with `sharing` in force."""
     if workload.sharing < 0.0 and draws.uniform() < -workload.sharing:

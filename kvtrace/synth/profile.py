@@ -56,6 +56,8 @@ class Prefix:
     """How often it is chosen, against the weights of the others."""
     within: int | None = None
     """Index of an earlier prefix that it begins with."""
+    text: str | None = None
+    """Prefixes of equal text are one in all workloads; None: the workload's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,13 @@ class Workload:
     pause_from: Literal["reply", "arrival"] = "reply"
     """Where `think_s` counts from: the last token of the turn before, or its arrival. A turn never
     arrives before the reply to the turn before."""
+    turns: Distribution | None = None
+    """Turns of a session; None: geometric, by `turns_mean`."""
     turns_min: int = 1
+    first_holds_prefix: bool = False
+    """`first_tokens` is the whole first prompt; a longer prefix is cut to it."""
+    cuts_at_end: bool = True
+    """Whether turns that would arrive after the end are not sent."""
     sharing: float = 0.0
     """-1 .. 1. Above 0: this share of the first message is a text that all sessions of its root
     share. Below 0: so many sessions have a root of their own. See `reuse.py`."""

@@ -22,6 +22,7 @@ from kvtrace.synth.profiletables import (
     ProfileTable,
     RhythmTable,
     SpreadTable,
+    TurnsTable,
     WorkloadTable,
 )
 from kvtrace.synth.story import StoryEngine
@@ -134,6 +135,7 @@ def _workload(table: WorkloadTable) -> Workload:
         arrivals=table.arrivals.process,
         cv=table.arrivals.cv,
         rhythm=_rhythm(table.rhythm),
+        turns=_turns(table.turns),
         turns_mean=table.turns.mean,
         turns_min=table.turns.min,
         turns_max=table.turns.max,
@@ -143,6 +145,8 @@ def _workload(table: WorkloadTable) -> Workload:
         prefixes=prefixes,
         unshared_weight=table.unshared_weight if prefixes else 0.0,
         first_tokens=_distribution(table.first_tokens),
+        first_holds_prefix=table.first_holds_prefix,
+        cuts_at_end=table.cuts_at_end,
         turn_tokens=_distribution(table.turn_tokens),
         output_tokens=_distribution(table.output_tokens),
         think_s=_distribution(0.0 if pause is None else pause),
@@ -152,12 +156,18 @@ def _workload(table: WorkloadTable) -> Workload:
     )
 
 
+def _turns(table: TurnsTable) -> Distribution | None:
+    if table.quantiles is None:
+        return None
+    return _distribution(SpreadTable(quantiles=table.quantiles, shares=table.shares))
+
+
 def _prefixes(table: WorkloadTable) -> tuple[Prefix, ...]:
     """The prefixes that are stated one by one, and those with documents behind them."""
     if table.prefix and (table.prefixes is not None or table.documents is not None):
         raise _BadTable(f"`{table.name}` has prefix and prefixes or documents: give one of them")
     if table.prefix:
-        stated = tuple(Prefix(one.tokens, one.weight, one.within) for one in table.prefix)
+        stated = tuple(Prefix(one.tokens, one.weight, one.within, one.text) for one in table.prefix)
         for index, one in enumerate(stated):
             if one.within is not None and one.within >= index:
                 raise _BadTable(f"prefix {index} of `{table.name}` is within a later one")
@@ -242,7 +252,7 @@ def _put_table(lines: list[str], name: str, table: Mapping[str, object]) -> None
             later += [(path, f"[[{path}]]", one) for one in value]
         elif isinstance(value, dict) and not name:
             later.append((path, f"[{path}]", value))
-        elif value is not None and value != []:
+        elif value not in (None, [], {}):
             lines.append(f"{key} = {_toml(value)}")
     for path, head, inner in later:
         lines += ["", head]
@@ -259,4 +269,4 @@ def _toml(value: object) -> str:
         return f"{{ {inner} }}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return repr(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else repr(value)

@@ -48,9 +48,11 @@ class RhythmTable(_Checked, kw_only=True):
 
 
 class TurnsTable(_Checked, kw_only=True):
-    """Turns of a session: geometric with this mean, cut."""
+    """Turns of a session: geometric with this mean, or by `quantiles`; cut."""
 
     mean: Annotated[float, msgspec.Meta(ge=1, le=1e6)] = 1.0
+    quantiles: list[NotNegative] | None = None
+    shares: list[Annotated[float, msgspec.Meta(ge=0, le=1)]] | None = None
     min: Count = 1
     max: Count = 1000
 
@@ -69,6 +71,9 @@ class PrefixTable(_Checked, kw_only=True):
     tokens: Count
     weight: Positive = 1.0
     within: Whole | None = None
+    """Index of an earlier prefix of the workload that it begins with."""
+    text: str | None = None
+    """Prefixes of equal text are one in all workloads."""
 
 
 class WorkloadTable(_Checked, kw_only=True):
@@ -87,6 +92,10 @@ class WorkloadTable(_Checked, kw_only=True):
     prefix: list[PrefixTable] = []
     unshared_weight: NotNegative = 0.0
     first_tokens: float | SpreadTable
+    first_holds_prefix: bool = False
+    """`first_tokens` is the whole first prompt, prefix included."""
+    cuts_at_end: bool = True
+    """No turn arrives after the end of the workload."""
     turn_tokens: float | SpreadTable = 1.0
     output_tokens: float | SpreadTable
     think_s: float | SpreadTable | None = None
