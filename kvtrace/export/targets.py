@@ -19,6 +19,8 @@ from kvtrace.schema.arrays import BoolArray
 from kvtrace.units import NS_PER_MS, NS_PER_S
 
 Notes = list[str]
+TIMED_ONLY: Final = "--fixed-schedule "
+"""Part of a call that needs arrival times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,7 @@ TARGETS: Final[dict[str, Target]] = {
             lowest={"prompt_tokens": 1},
             lines=_aiperf,
             try_it="aiperf profile --input-file FILE --custom-dataset-type mooncake_trace "
-            "--fixed-schedule --isl-block-size BLOCK …",
+            f"{TIMED_ONLY}--isl-block-size BLOCK …",
         ),
         Target(
             name="dynamo",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kvtrace.errors import InputError, Location, OutputError, UsageError
 from kvtrace.export.rows import ExportRows, load_rows
-from kvtrace.export.targets import TARGETS, Target, leave_out
+from kvtrace.export.targets import TARGETS, TIMED_ONLY, Target, leave_out
 from kvtrace.store.dataset import Dataset
 from kvtrace.store.packed import Sink, put_lines, write_lines
 
@@ -62,7 +62,6 @@ def export_trace(dataset: Dataset, to: str, output: Path | Sink) -> Exported:
     else:
         put_lines(output, lines)
     size = rows.block_size_tokens
-    call = target.try_it if size is None else target.try_it.replace("BLOCK", str(size))
     path = output if isinstance(output, Path) else None
     return Exported(
         target=target.name,
@@ -71,8 +70,18 @@ def export_trace(dataset: Dataset, to: str, output: Path | Sink) -> Exported:
         block_size_tokens=None if target.name == "vidur" else size,
         left_out=rows.left_out,
         notes=tuple(notes),
-        try_it=call.replace("FILE", "FILE" if path is None else str(path)),
+        try_it=_call(target, rows, path),
     )
+
+
+def _call(target: Target, rows: ExportRows, path: Path | None) -> str:
+    """How the tool is called with this file."""
+    call = target.try_it
+    if rows.block_size_tokens is not None:
+        call = call.replace("BLOCK", str(rows.block_size_tokens))
+    if not rows.has_clock:
+        call = call.replace(TIMED_ONLY, "")
+    return call if path is None else call.replace("FILE", str(path))
 
 
 def _target(to: str) -> Target:

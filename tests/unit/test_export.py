@@ -296,6 +296,8 @@ def test_order_without_a_clock_has_no_times(tmp_path: Path) -> None:
         {"input_length": 4, "output_length": 1, "hash_ids": [0]}
     ] * 2
     assert any("no clock" in note for note in done.notes)
+    assert "--fixed-schedule" not in exported(dataset, "aiperf")[1].try_it
+    assert "--fixed-schedule" in exported(chat(tmp_path / "timed"), "aiperf")[1].try_it
     for to in ("vidur", "dynamo"):
         with pytest.raises(InputError) as caught:
             exported(dataset, to)
