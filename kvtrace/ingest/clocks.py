@@ -180,8 +180,8 @@ class FileClock:
     def __init__(self, context: ReadContext | None = None) -> None:
         """`context` says zone and year as far as the user does, for `elapsed_ns`."""
         self._context = context
-        is_zone_known = context is not None and context.tz is not None
-        self._offset_of = _zone_offsets(context.tz) if is_zone_known else None
+        tz = None if context is None else context.tz
+        self._offset_of = None if tz is None else _zone_offsets(tz)
         self._year_evidence: tuple[int, int, int] | None = None
         self._year = _LEAP_YEAR
         self._month: int | None = None

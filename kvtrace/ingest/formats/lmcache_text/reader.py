@@ -31,6 +31,7 @@ from kvtrace.ingest.formats.lmcache_text.rows import (
     request_row,
 )
 from kvtrace.ingest.formats.lmcache_text.version import VersionEvidence
+from kvtrace.ingest.textlog.engines import EngineNames
 from kvtrace.ingest.textlog.fields import earlier
 
 DEFAULT_CHUNK_TOKENS: Final = 256
@@ -47,6 +48,7 @@ class LmcacheLog:
         self._tally: Tally = log.context.tally
         self._version = VersionEvidence()
         self._book = RequestBook(self._give_out)
+        self._names = EngineNames()
         self._has_source = False
         self._started: set[str] = set()
         self._backends: dict[str, None] = {}
@@ -129,7 +131,7 @@ class LmcacheLog:
             offset=line.record.offset,
             line=line.record.line,
             observed_at_ns=None,
-            engine=message.device,
+            engine=self._names.name(message.device, line.process, line.writer),
             metrics=list(message.metrics),
         )
         self._emit(row, line.time)
@@ -144,6 +146,7 @@ class LmcacheLog:
             name += number.partition("@")[2]  # another pod is another process
             if name in self._started:
                 self._book.restart()
+                self._names.restart(line.writer)
             self._started.add(name)
 
     def _learn_bytes(self, move: Move) -> None:

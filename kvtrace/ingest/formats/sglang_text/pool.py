@@ -21,7 +21,6 @@ from kvtrace.ingest.formats.sglang_text.batches import (
     since_start,
     to_metrics,
 )
-from kvtrace.ingest.formats.sglang_text.ranks import EngineKey
 from kvtrace.units import NS_PER_S
 
 MAX_SINGLE: Final = 16_384
@@ -33,7 +32,7 @@ _SUMMED: Final = "last_batch"
 """Window of what is added up; everything else is a mean."""
 _MAX_ENGINES: Final = 1_024
 
-_Key = tuple[EngineKey, BatchKind]
+_Key = tuple[str | None, BatchKind]
 """Engine and kind of the lines in a slice."""
 
 
@@ -62,11 +61,11 @@ class BatchPool:
         self._width_ns = _SLICES_NS[0]
         self.has_pooled = False
 
-    def take(self, batch: Batch, record: Record, time: LineTime, engine: EngineKey) -> None:
+    def take(self, batch: Batch, record: Record, time: LineTime, engine: str | None) -> None:
         """Take in one line of an engine."""
         if self._given < MAX_SINGLE:
             self._given += 1
-            self._give(record.offset, record.line, time, engine[1], to_metrics(batch))
+            self._give(record.offset, record.line, time, engine, to_metrics(batch))
             return
         shape = batch.shape
         key = (engine, shape.kind)
@@ -111,7 +110,7 @@ class BatchPool:
             gained_ns = end_ns - before_ns if before_ns < end_ns else pooled.width_ns
             self._ends[key] = end_ns
         metrics = _pooled_metrics(pooled, gained_ns)
-        self._give(pooled.offset, pooled.line, pooled.time, key[0][1], metrics)
+        self._give(pooled.offset, pooled.line, pooled.time, key[0], metrics)
 
     def _give(
         self, offset: int, line: int, time: LineTime, engine: str | None, metrics: list[Metric]

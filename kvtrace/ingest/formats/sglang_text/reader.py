@@ -57,6 +57,7 @@ from kvtrace.ingest.sglang_meta import (
     storage_waits,
     whole_token_ids,
 )
+from kvtrace.ingest.textlog.engines import EngineNames
 from kvtrace.schema.manifest import Grade
 from kvtrace.units import NS_PER_S
 
@@ -104,6 +105,7 @@ class SglangLog:
         self._chunks = ChunkWatch()
         self._parser = BatchParser()
         self._last_shape: Shape | None = None
+        self._names = EngineNames()
         self._pool = BatchPool(log.emit)
         self._book = RequestBook(log.emit, log.clock)
         self._field_counts: dict[str, int] = {}
@@ -166,7 +168,8 @@ class SglangLog:
         if batch.kind == "prefill":
             self._has_prefills = True
             self._chunks.see(batch, key)
-        self._pool.take(batch, line.record, line.time, key)
+        name = self._names.name(ranks.engine, line.process, line.writer)
+        self._pool.take(batch, line.record, line.time, name)
         return True
 
     def _check_fields(self, line: LogLine, batch: Batch) -> None:
@@ -204,7 +207,7 @@ class SglangLog:
             offset=line.record.offset,
             line=line.record.line,
             observed_at_ns=None,
-            engine=ranks.engine,
+            engine=self._names.name(ranks.engine, line.process, line.writer),
             metrics=metrics,
         )
         self._emit(row, None if line.time == NO_TIME else line.time)
@@ -226,6 +229,7 @@ class SglangLog:
             self._speakers.restart()
             self._capacity_speakers.restart()
             self._chunks.restart()
+            self._names.restart(line.writer)
             self._pool.flush()
         llm = self._facts.facts.get("llm")
         self._book.llm = llm if isinstance(llm, str) else None

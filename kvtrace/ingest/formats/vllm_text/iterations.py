@@ -98,7 +98,6 @@ class IterationPool:
         self, record: Record, time: LineTime, engine: str | None, iteration: Iteration
     ) -> None:
         """Take in the iteration of an engine."""
-        engine = iteration.engine or engine
         if self._given < MAX_SINGLE:
             self._given += 1
             self._samples.give(record, time, engine, _single(iteration.values))

@@ -44,6 +44,7 @@ from kvtrace.ingest.formats.vllm_text.stats import (
 from kvtrace.ingest.formats.vllm_text.told import ToldRequests
 from kvtrace.ingest.formats.vllm_text.transfers import TRANSFERS_START, parse_transfers
 from kvtrace.ingest.formats.vllm_text.version import VersionEvidence
+from kvtrace.ingest.textlog.engines import EngineNames
 from kvtrace.ingest.textlog.prefixes import VLLM
 from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS, chain_token_blocks
 
@@ -73,7 +74,8 @@ class VllmLog:
         self._told = ToldRequests(self._books, self._tally, self._saw_told)
         self._samples = SampleBook(log.emit, self._version.hit_unit)
         self._iterations = IterationPool(self._samples)
-        self._said_at_start: set[tuple[str | None, str]] = set()
+        self._names = EngineNames()
+        self._said_at_start: set[tuple[str, str | None, str]] = set()
         self._last_fields: tuple[str, ...] = ()
         self._starts = (
             (STATS_START, self._stats),
@@ -199,7 +201,7 @@ class VllmLog:
         self._saw(parsed.features)
         if parsed.is_dummy:
             raise IgnoredMessage("dummy_iteration")
-        self._iterations.take(line.record, line.time, _engine_of(line), parsed)
+        self._iterations.take(line.record, line.time, self._engine(line, parsed.engine), parsed)
         self._tally.use()
 
     def _sample(self, line: LogLine, parsed: ParsedStats | None) -> None:
@@ -208,10 +210,13 @@ class VllmLog:
         self._saw(parsed.features)
         if not parsed.values:
             raise IgnoredMessage("prefix_caching_off")
-        self._samples.take(
-            line.record, line.time, parsed, engine=_engine_of(line), writer=line.writer
-        )
+        engine = self._engine(line, parsed.engine)
+        self._samples.take(line.record, line.time, parsed, engine=engine, writer=line.writer)
         self._tally.use()
+
+    def _engine(self, line: LogLine, label: str | None) -> str | None:
+        """The engine that a line means: by the label that it prints, else by its process."""
+        return self._names.name(label or _engine_of(line), line.process, line.writer)
 
     def _transfers(self, line: LogLine, message: str) -> None:
         if not line.terminated and message[-1:].isalnum():
@@ -239,7 +244,7 @@ class VllmLog:
                 ranks=None,
             )
             self._log.emit(row, line.time)
-        engine = parsed.engine or _engine_of(line)
+        engine = self._engine(line, parsed.engine)
         self._samples.give(record, line.time, engine, list(parsed.metrics))
         self._tally.use()
 
@@ -255,15 +260,18 @@ class VllmLog:
             self._version.printed(found.version, line.writer)
         if found.is_restart:
             self._books.restart(line)
+            self._names.restart(line.writer)
             self._said_at_start.clear()
         self._saw(found.features)
         if found.metrics:
-            said = (line.process, message[: _SPLICE_AFTER * 10])
+            pod = (line.writer or "").partition("@")[2]
+            said = (pod, line.process, message[: _SPLICE_AFTER * 10])
             if said in self._said_at_start:
                 raise IgnoredMessage("repeated_by_rank")
             if len(self._said_at_start) < _MAX_STARTUP_LINES:
                 self._said_at_start.add(said)
-            engine = _engine_of(line) or _worker_of(line)
+            worker = _worker_of(line) if _engine_of(line) is None else None
+            engine = self._engine(line, worker)
             self._samples.give(line.record, line.time, engine, list(found.metrics))
         self._tally.use()
         return True

@@ -69,7 +69,6 @@ class SampleBook:
         writer: str | None,
     ) -> None:
         """Emit the line's sample, or hold it until its unit is known."""
-        engine = parsed.engine or engine
         hits = {spec.hit for spec, _ in parsed.values}
         self.has_hits |= hits != {"none"}
         unit = self._hit_unit(writer) if "v1" in hits else None
