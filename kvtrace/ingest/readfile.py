@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from typing import Final
 
 import polars as pl
 
@@ -22,6 +24,9 @@ from kvtrace.ingest.sniff import Recognition, read_head, recognise
 from kvtrace.ingest.sources import FileRead
 from kvtrace.ingest.textlog.router import LogPart, LogRouter, RowSink
 from kvtrace.schema.manifest import FileEntry, Note
+from kvtrace.units import MIB
+
+_MAX_HELD_BYTES: Final = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +67,42 @@ class IngestSettings:
 
 
 class _Current:
-    """Records on their way to a reader; remembers the one given last."""
+    """Records on their way to a reader; remembers the one given last.
 
-    def __init__(self, records: Iterable[Record]) -> None:
+    While rows are held back to measure their prompts, the last ones.
+    """
+
+    def __init__(self, records: Iterable[Record], hasher: PromptHasher | None) -> None:
         self._records = records
+        self._hasher = hasher
+        self._held: deque[Record] = deque()
+        self._held_bytes = 0
         self.record: Record | None = None
 
     def __iter__(self) -> Iterator[Record]:
         for record in self._records:
             self.record = record
+            if self._hasher is not None and self._hasher.is_holding:
+                self._hold(record)
+            elif self._held:
+                self._held.clear()
+                self._held_bytes = 0
             yield record
         self.record = None
+
+    def _hold(self, record: Record) -> None:
+        self._held.append(record)
+        self._held_bytes += len(record.data)
+        while len(self._held) > 1 and self._held_bytes > _MAX_HELD_BYTES:
+            self._held_bytes -= len(self._held.popleft().data)
+
+    def behind(self, offset: int) -> Record | None:
+        """The record that a row is of: the one given last, or one held."""
+        while self._held and self._held[0].offset < offset:
+            self._held_bytes -= len(self._held.popleft().data)
+        if self._held and self._held[0].offset == offset:
+            return self._held[0]
+        return self.record
 
 
 @dataclass(slots=True)
@@ -205,9 +235,9 @@ class FileReader:
     def _read_plain(self, read: _OpenFile, found: Format, framing: Framing) -> list[FileRead]:
         """A file of one format."""
         context = self._context(read.file, read.tally)
-        records = _Current(frame(read.chunks, framing, read.counts))
+        records = _Current(frame(read.chunks, framing, read.counts), context.prompt_hasher)
         for row in found.read(iter(records), context):
-            read.collector.add(row, records.record)
+            read.collector.add(row, records.behind(row.offset))
         rows = read.collector.finish(context.clock, context.late_arrivals)
         if found.is_benchmark:
             rows.requests = rows.requests.with_columns(pl.lit(True).alias("is_benchmark"))

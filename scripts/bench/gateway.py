@@ -1,7 +1,9 @@
 """Measures `kvtrace ingest` on a gateway's JSON with long prompts, against its decompressor.
 
 The log is LiteLLM's: chats of 20 KB whose turns grow, written as plain text, `.zst` and `.gz`. Each
-is read with counts only (`--no-hash-prompts`) and with keyed block hashing (by bytes). References
+is read with counts only (`--no-hash-prompts`) and with keyed block hashing (by bytes), once into a
+dataset by `kvtrace ingest`, once to rows alone (what comes after is the same for any trace with as
+many blocks). References
 in the same run: `zstd -dc` and `gzip -dc` to nowhere. Start-up (the same command on ten records)
 is taken off, so that the figures are those of a long log. Targets: counts only at least 0.5 of
 `zstd -dc` and 0.9 of `gzip -dc`; hashing at least 200 MB/s a core in at most 100 MB above the
@@ -91,6 +93,25 @@ def ingest(log: Path, folder: Path, *, is_hashing: bool) -> list[str]:
     return [sys.executable, "-m", "kvtrace", "ingest", str(log), "-o", str(folder), "-q", flag]
 
 
+READ = """
+import sys
+from kvtrace.exec.progress import SilentProgress
+from kvtrace.ingest.discover import discover
+from kvtrace.ingest.hashing import KeyedHasher
+from kvtrace.ingest.readfile import FileReader, IngestSettings
+from kvtrace.ingest.registry import all_formats
+settings = IngestSettings(hash_prompts=sys.argv[2] == "True")
+reader = FileReader(settings, KeyedHasher(b"salt"), SilentProgress(), all_formats())
+for file in discover([sys.argv[1]]).files:
+    reader.read(file)
+"""
+
+
+def rows_alone(log: Path, *, is_hashing: bool) -> list[str]:
+    """The command that reads the log to rows and forgets them."""
+    return [sys.executable, "-c", READ, str(log), str(is_hashing)]
+
+
 def middle(values: list[tuple[float, float, int]]) -> tuple[float, float, int]:
     """The median of each column."""
     wall, processor, peak = zip(*values, strict=True)
@@ -105,18 +126,25 @@ def measure(folder: Path, suffix: str, size: int, repeats: int) -> None:
         ".zst": ["zstd", "-dc", str(log)],
         ".gz": ["gzip", "-dc", str(log)],
     }[suffix]
-    for is_hashing in (False, True):
-        runs, starts, references = [], [], []
+    cases = [(is_whole, is_hashing) for is_whole in (False, True) for is_hashing in (False, True)]
+    for is_whole, is_hashing in cases:
+        runs: list[tuple[float, float, int]] = []
+        starts: list[tuple[float, float, int]] = []
+        references: list[tuple[float, float, int]] = []
         for _ in range(repeats):
             references.append(timed(reference))
-            starts.append(timed(ingest(short, folder / "out", is_hashing=is_hashing)))
-            runs.append(timed(ingest(log, folder / "out", is_hashing=is_hashing)))
+            for file, times in ((short, starts), (log, runs)):
+                command = rows_alone(file, is_hashing=is_hashing)
+                if is_whole:
+                    command = ingest(file, folder / "out", is_hashing=is_hashing)
+                times.append(timed(command))
         wall, processor, peak = middle(runs)
         start_wall, start_processor, start_peak = middle(starts)
         reference_wall, _processor, _peak = middle(references)
         net, net_processor = wall - start_wall, processor - start_processor
         found = {
             "case": f"{suffix or 'plain'} {'hashing' if is_hashing else 'counts only'}",
+            "to": "dataset" if is_whole else "rows",
             "megabytes": round(size / 1e6),
             "seconds": round(wall, 2),
             "start_seconds": round(start_wall, 2),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from kvtrace.ingest.contract import ReadContext, RequestRow, Tally
+from kvtrace.ingest.pipeline import ingest_paths
 from kvtrace.ingest.prompts import PromptHasher
 from kvtrace.ingest.prompts.bodies import BodyReader
 from kvtrace.ingest.prompts.rows import filled
@@ -444,3 +446,13 @@ def test_an_answer_of_an_api_with_prompts() -> None:
     whole = dataclasses.replace(entry, framing="json")
     reading = read_bytes(whole, json.dumps(document).encode(), prompt_hasher=hasher())
     assert [len(row or ()) for row in blocks(reading)] == [30] * 4
+
+
+def test_copies_of_rows_that_were_held_to_be_measured_are_dropped(tmp_path: Path) -> None:
+    lines = [json.dumps(litellm(number, MESSAGES[number % 4])) for number in range(100)]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines[:90], ""]))
+    (tmp_path / "b.jsonl").write_text("\n".join([*lines[40:], ""]))  # 50 of them again
+    result = ingest_paths([tmp_path], salt=b"salt")
+    assert len(result.frames["requests"]) == 100
+    assert not result.frames["requests"]["flags"].list.contains("id_conflict").any()
+    assert [entry.ignored_by_reason for entry in result.files] == [{}, {"exact_copy": 50}]

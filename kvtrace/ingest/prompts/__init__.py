@@ -108,6 +108,8 @@ class PromptHasher:
         self._bytes_per_token = bytes_per_token or ASSUMED_BYTES_PER_TOKEN
         self._whence = "assumed" if bytes_per_token is None else "stated by --bytes-per-token"
         self._is_calibrated = False
+        self.is_holding = False
+        """Rows are held back to measure their prompts."""
         self._hashed_bytes = 0
         self._by_bytes = self._by_tokenizer = self._by_ids = self._chats = 0
 

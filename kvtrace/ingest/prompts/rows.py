@@ -63,7 +63,7 @@ def with_blocks(rows: Iterable[Prompted], hasher: PromptHasher | None) -> Iterat
         return
     held: list[Prompted] = []
     size = 0
-    is_measuring = hasher.can_calibrate
+    is_measuring = hasher.is_holding = hasher.can_calibrate
     for row, prompt in rows:
         if not is_measuring or (prompt is None and not held):
             yield filled(row, prompt, hasher)
@@ -71,7 +71,7 @@ def with_blocks(rows: Iterable[Prompted], hasher: PromptHasher | None) -> Iterat
         held.append((row, prompt))
         size += 0 if prompt is None else len(prompt.text)
         if len(held) >= _HELD_ROWS or size > _HELD_BYTES:
-            is_measuring = False
+            is_measuring = hasher.is_holding = False
             yield from _measured(held, hasher)
             held = []
     yield from _measured(held, hasher)
