@@ -24,3 +24,18 @@ def shared_dir() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"no shared material beside the checkout ({SHARED.name}/)")
     return SHARED
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Times are compared on request only: a busy machine would make them fail."""
+    parser.addoption("--perf", action="store_true", help="run the tests that compare times")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests marked `perf` out unless `--perf` asks for them."""
+    if config.getoption("--perf"):
+        return
+    timed = [item for item in items if item.get_closest_marker("perf") is not None]
+    if timed:
+        items[:] = [item for item in items if item not in timed]
+        config.hook.pytest_deselected(items=timed)

@@ -1,7 +1,8 @@
 """Writes large logs in the literal shapes of vLLM and SGLang; the same arguments, the same bytes.
 
 The vLLM log mixes all kinds of lines in production proportions; `--shape` says which requests it
-prints: `ids` (prompt and token ids), `params` (0.11.1 and later, parameters only) or `mixed`.
+prints: `ids` (prompt and token ids), `params` (0.11.1 and later, parameters only), `details` (the
+same with `Request … details` at DEBUG) or `mixed` (a quarter with ids).
 """
 
 from __future__ import annotations
@@ -59,6 +60,13 @@ def vllm_lines(rng: random.Random, shape: str) -> Iterator[str]:
             yield (
                 f"{api}[logger.py:39] Received request {ident}: params: {PARAMS}, "
                 "lora_request: None.\n"
+            )
+        if shape == "details":
+            ids = roots[rng.randrange(64)] + [rng.randrange(128_000) for _ in range(64)]
+            text = " ".join(rng.choice(WORDS) for _ in range(240))
+            yield (
+                f"(APIServer pid=1) DEBUG {stamp} [logger.py:51] Request {ident} details: prompt: "
+                f"'{text}', prompt_token_ids: {ids}, prompt_embeds shape: None.\n"
             )
         yield f"{api}[async_llm.py:271] Added request {ident}.\n"
         yield '(APIServer pid=1) INFO:     10.0.0.7:51234 - "GET /health HTTP/1.1" 200 OK\n'
@@ -163,7 +171,7 @@ def main() -> None:
     parser.add_argument("kind", choices=sorted(KINDS))
     parser.add_argument("path", type=Path)
     parser.add_argument("--mb", type=int, default=1000)
-    parser.add_argument("--shape", choices=("ids", "params", "mixed"), default="mixed")
+    parser.add_argument("--shape", choices=("ids", "params", "details", "mixed"), default="mixed")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     write_log(given.path, given.kind, given.mb * 10**6, shape=given.shape, seed=given.seed)
