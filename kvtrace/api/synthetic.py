@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -91,7 +91,7 @@ def _samples(folder: Path, seed: int) -> list[Path]:
 
 def _like(folder: Path, dataset: Dataset, order: Order, seed: int) -> Synthesised:
     derived = derive_profile(dataset, seed=seed)
-    loaded = load_profile(derived.table)
+    loaded = replace(load_profile(derived.table), takes_nearest=True)
     compared = _compare(dataset, derived, loaded)
     comments = (
         f"Made from the statistics of {derived.requests} requests by `kvtrace synth --from`.",
@@ -124,7 +124,7 @@ def _compare(dataset: Dataset, derived: Derived, loaded: Loaded) -> tuple[str, .
         for name, frame in {**read.frames, "reuse": facts}.items():
             story.create_table(name, frame)
         lines = [_lengths(source, story, "prompt_tokens"), _lengths(source, story, "output_tokens")]
-        if derived.table.reuse is not None:
+        if derived.has_blocks:
             lines += _reuse(source, story)
     return tuple(line for line in lines if line)
 

@@ -14,6 +14,7 @@ import polars as pl
 from kvtrace.errors import InputError, Location
 from kvtrace.store.dataset import Dataset
 from kvtrace.synth.chains import Chain, Path, find_chains, shared_paths
+from kvtrace.synth.profilefile import load_profile
 from kvtrace.synth.profiletables import (
     ArrivalsTable,
     EngineTable,
@@ -24,6 +25,7 @@ from kvtrace.synth.profiletables import (
     TurnsTable,
     WorkloadTable,
 )
+from kvtrace.synth.reuse import TOLERANCE, reach
 from kvtrace.synth.story import StoryEngine
 from kvtrace.units import NS_PER_S
 
@@ -52,7 +54,16 @@ _UTILISATION: Final = 0.3
 _ROOM: Final = 4
 """Times the tokens that run at once that its HBM holds."""
 _UNKNOWN_OUTPUT: Final = 100.0
+_MOST_REUSE: Final = 0.9999
 DEFAULT_BLOCK_TOKENS: Final = 64
+_COLUMNS: Final = (
+    "request_key",
+    "session_key",
+    "arrived_at_ns",
+    "prompt_tokens",
+    "cached_tokens",
+    "output_tokens",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,8 @@ class Derived:
 
     table: ProfileTable
     requests: int
+    has_blocks: bool
+    """Whether reuse comes from block ids; else from cached counts, if at all."""
     notes: tuple[str, ...]
 
 
@@ -111,15 +124,20 @@ def derive_profile(dataset: Dataset, *, seed: int) -> Derived:
         )
         for name, members in _classes(chains, facts)
     ]
-    ratio = _reuse_ratio(rows, reuse)
     table = ProfileTable(
         seed=seed,
         block_size_tokens=block_tokens,
-        reuse=ratio,
         engine=_engine(facts, block_tokens),
         workload=workloads,
     )
-    return Derived(table, len(rows), _notes(facts, ratio, rows))
+    ratio, has_blocks = _reuse_ratio(rows, reuse), not reuse.is_empty()
+    notes = _notes(facts, ratio, rows, has_blocks)
+    if ratio is not None:
+        least, most = reach(load_profile(table).profile)
+        table.reuse = round(min(max(ratio, least), most), 4)
+        if abs(table.reuse - ratio) > TOLERANCE:
+            notes = (*notes, f"a reuse of {ratio:.1%} cannot be had with these conversations")
+    return Derived(table, len(rows), has_blocks, notes)
 
 
 def _rows(dataset: Dataset) -> pl.DataFrame:
@@ -129,7 +147,7 @@ def _rows(dataset: Dataset) -> pl.DataFrame:
     return (
         pl.scan_parquet(parts)
         .filter((pl.col("status") == "ok") & pl.col("is_headline") & (pl.col("clock") != "order"))
-        .select("request_key", "session_key", "arrived_at_ns", "prompt_tokens", "output_tokens")
+        .select(*_COLUMNS)
         .drop_nulls(["arrived_at_ns", "prompt_tokens"])
         .sort("arrived_at_ns", "request_key")
         .collect()
@@ -146,19 +164,32 @@ def _reuse(dataset: Dataset, rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 
 def _reuse_ratio(rows: pl.DataFrame, reuse: pl.DataFrame) -> float | None:
-    """Reusable / prompt tokens; None where blocks are unknown."""
-    if reuse.is_empty():
-        return None
-    reusable = int(reuse.filter("is_reusable")["token_count"].sum())
-    return round(reusable / max(int(rows["prompt_tokens"].sum()), 1), 4)
+    """Reusable / prompt tokens; without blocks cached / prompt tokens where that is known."""
+    if not reuse.is_empty():
+        found, prompts = reuse.filter("is_reusable")["token_count"], rows["prompt_tokens"]
+    else:
+        known = rows.drop_nulls("cached_tokens")
+        found, prompts = known["cached_tokens"], known["prompt_tokens"]
+    total = int(prompts.sum())
+    return round(min(int(found.sum()) / total, _MOST_REUSE), 4) if total else None
 
 
-def _notes(facts: _Facts, ratio: float | None, rows: pl.DataFrame) -> tuple[str, ...]:
+def _notes(
+    facts: _Facts, ratio: float | None, rows: pl.DataFrame, has_blocks: bool
+) -> tuple[str, ...]:
     notes = []
-    if ratio is None:
-        notes.append("the dataset has no block ids: nothing is shared but what turns repeat")
-        if rows["session_key"].is_null().all():
-            notes[-1] = "the dataset has neither block ids nor sessions: no prompt repeats another"
+    if not has_blocks:
+        repeats = (
+            "no prompt repeats another"
+            if rows["session_key"].is_null().all()
+            else "turns repeat the turns before them"
+        )
+        shared = (
+            f"nothing else is shared: {repeats}"
+            if ratio is None
+            else f"so much is shared that an unlimited cache catches what caches did, {ratio:.1%}"
+        )
+        notes.append(f"the dataset has no block ids; {shared}")
     if all(output is None for output in facts.outputs):
         notes.append(f"output lengths are unknown: {_UNKNOWN_OUTPUT:.0f} tokens are assumed")
     return tuple(notes)

@@ -44,7 +44,9 @@ def write_story(folder: Path, loaded: Loaded, order: Order) -> list[Path]:
     profile = loaded.profile
     writers = chosen_writers(order.formats, profile, loaded.engine)
     if loaded.reuse is not None:
-        profile = with_reuse(profile, loaded.reuse, order.requests)
+        profile = with_reuse(
+            profile, loaded.reuse, order.requests, takes_nearest=loaded.takes_nearest
+        )
     scene = Scene(Story(profile, loaded.engine, order.requests))
     paths = []
     for writer in writers:

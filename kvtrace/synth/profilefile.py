@@ -38,6 +38,8 @@ class Loaded:
     profile: Profile
     engine: StoryEngine
     reuse: float | None
+    takes_nearest: bool = False
+    """Where `reuse` cannot be had, the nearest to it will do."""
 
 
 def read_profile(path: Path) -> ProfileTable:

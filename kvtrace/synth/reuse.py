@@ -77,23 +77,31 @@ def _turns(profile: Profile, *, endless: bool) -> Iterator[tuple[Session, int]]:
             heapq.heappush(due, (arrival_ns, number, turn + 1, session))
 
 
-def with_reuse(profile: Profile, target: float, requests: int | None = None) -> Profile:
+def reach(profile: Profile, requests: int | None = None) -> tuple[float, float]:
+    """The least and the most reuse that `sharing` can give a profile."""
+    least, most = (reuse_ratio(_sharing(profile, side), requests) for side in (-1.0, 1.0))
+    return least, most
+
+
+def with_reuse(
+    profile: Profile, target: float, requests: int | None = None, *, takes_nearest: bool = False
+) -> Profile:
     """The profile with `sharing` such that an unlimited cache catches the share `target`.
 
     Lengths and arrivals stay: part of the first messages becomes shared text, or so many sessions
-    get a shared prefix of their own.
+    get a shared prefix of their own. `takes_nearest`: the nearest share that can be had will do.
 
     Raises:
         UsageError: KVT-U062, the lengths do not allow it.
     """
     low, high = -1.0, 1.0
-    reached = [reuse_ratio(_sharing(profile, side), requests) for side in (low, high)]
-    if not reached[0] - TOLERANCE <= target <= reached[1] + TOLERANCE:
+    least, most = reach(profile, requests)
+    if not least - TOLERANCE <= target <= most + TOLERANCE and not takes_nearest:
         raise UsageError(
             "KVT-U062",
             f"a reuse of {target:.1%} cannot be reached with these sessions",
-            cause=f"with nothing shared it is {reached[0]:.1%}, with every first message shared"
-            f" {reached[1]:.1%}",
+            cause=f"with nothing shared it is {least:.1%}, with every first message shared"
+            f" {most:.1%}",
             hint="change `turns`, `prefixes` or the lengths of the profile, or `reuse`",
         )
     for _ in range(_STEPS):

@@ -469,6 +469,34 @@ def test_sessions_of_the_source_are_turns_where_there_are_no_blocks(tmp_path: Pa
     assert any("output lengths are unknown" in note for note in derived.notes)
 
 
+def _cached(*pairs: tuple[int, int | None]) -> list[Traced]:
+    """Requests with (prompt tokens, cached tokens)."""
+    return [
+        Traced([], 0, at(5 * n, prompt_tokens=prompt, cached_tokens=cached, output_tokens=1))
+        for n, (prompt, cached) in enumerate(pairs)
+    ]
+
+
+def test_cached_counts_are_the_reuse_where_there_are_no_blocks(tmp_path: Path) -> None:
+    # 300 of 1 000 tokens were cached where that is known; the third request does not say.
+    rows = _cached((600, 0), (400, 300), (900, None))
+    derived = derive_profile(dataset_of(tmp_path, rows), seed=1)
+    assert derived.table.reuse == 0.3
+    assert not derived.has_blocks
+    assert any("30.0%" in note for note in derived.notes)
+
+
+def test_a_reuse_that_cannot_be_had_becomes_the_nearest(tmp_path: Path) -> None:
+    # Prompts of less than a block share nothing.
+    derived = derive_profile(dataset_of(tmp_path, _cached((60, 0), (40, 30))), seed=1)
+    assert derived.table.reuse == 0.0
+    assert any("cannot be had" in note for note in derived.notes)
+    story = replace(load_profile(derived.table), reuse=0.3)
+    with pytest.raises(UsageError):
+        write_story(tmp_path / "strict", story, Order(("azure",)))
+    write_story(tmp_path / "near", replace(story, takes_nearest=True), Order(("azure",)))
+
+
 def test_a_dataset_without_arrivals_gives_no_profile(tmp_path: Path) -> None:
     rows = [Traced([], 0, {"clock": "order", "arrived_at_ns": None, "prompt_tokens": 3})]
     with pytest.raises(InputError) as caught:
