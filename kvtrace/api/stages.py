@@ -36,6 +36,7 @@ from kvtrace.ingest.pipeline import fingerprint, ingest_paths
 from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.query.catalog import QueryResult, load_catalog
 from kvtrace.reuse.facts import build_reuse
+from kvtrace.reuse.stays import build_block_stays
 from kvtrace.reuse.trace import build_trace
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.schema.manifest import SCHEMA_VERSION, CacheDomain, Manifest
@@ -101,9 +102,12 @@ def ingest_into(
     read = ingest_paths(inputs, settings=read_settings, salt=salt, progress=watch)
     watch.start("reuse")
     facts = build_reuse(read.frames["requests"], read.frames["blocks"], read.domains)
-    watch.finish(f"{len(facts):,} facts")
+    stays = build_block_stays(read.frames["block_events"])
+    watch.finish(
+        f"{len(facts):,} facts" + (f", {len(stays):,} stays of blocks" if len(stays) else "")
+    )
     with DatasetWriter(folder / DATASET_FOLDER, lock=lock) as writer:
-        for name, frame in {**read.frames, "reuse": facts}.items():
+        for name, frame in {**read.frames, "reuse": facts, "block_stays": stays}.items():
             writer.write_table(name, frame)
         manifest = Manifest(
             schema_version=SCHEMA_VERSION,

@@ -298,7 +298,83 @@ REUSE: Final = Table(
     ("request_key", "position"),
 )
 
+BLOCK_STAYS: Final = Table(
+    "block_stays",
+    "one stay of one block in one medium of one instance, from the event that began it",
+    (
+        Column("event_key", "int64", "key", "the record of `block_events` that began the stay"),
+        Column("position", "int32", "count", "and the row of that record"),
+        Column("instance", "text", "name", "engine and data-parallel rank", "one instance"),
+        Column("block_key", "uint64", "keyed hash", "the block, as in `block_events`", keyed=True),
+        Column("block_tokens", "int32", "tokens", "tokens of the block", _UNKNOWN),
+        Column("medium", "text", "name", "device | host | disk | remote", _UNKNOWN),
+        Column("started_at_ns", "int64", "ns", "time of the event that began it", "no clock"),
+        Column(
+            "ended_at_ns", "int64", "ns", "time of the event that ended it", "open, or no clock"
+        ),
+        Column("end_event_key", "int64", "key", "the record that ended the stay", "open"),
+        Column("end_position", "int32", "count", "and the row of that record", "open"),
+        Column(
+            "began",
+            "text",
+            "name",
+            "computed | loaded (stored in HBM; loaded: a tier below held it) | copied | written"
+            " (stored below HBM; copied: HBM of the instance held it) | moved (the engine says so)"
+            " | announced (stored, medium unknown)",
+        ),
+        Column(
+            "from_medium",
+            "text",
+            "name",
+            "where it came from: as the engine says (moved), the nearest that held it (loaded), HBM"
+            " (copied)",
+            "computed, written or announced, or the source does not say",
+        ),
+        Column(
+            "ended",
+            "text",
+            "name",
+            "removed | moved | cleared (the instance lost all) | restarted (a new process)"
+            " | open (held at the last event)",
+        ),
+        Column(
+            "place",
+            "text",
+            "name",
+            "where a block that is stored in HBM was just before, the first that holds: first_seen"
+            " | lower_tier_holds | other_instance_holds | same_instance_removed"
+            " | other_instance_removed",
+            "not computed or loaded",
+        ),
+        Column(
+            "since_stored_ns",
+            "int64",
+            "ns",
+            "since the last stay of the block began, on any instance",
+            "first seen, not computed or loaded, or no clock",
+        ),
+        Column(
+            "since_held_ns",
+            "int64",
+            "ns",
+            "since the last instance that held it let go of it; 0 while one holds it",
+            "first seen, not computed or loaded, or no clock",
+        ),
+    ),
+    ("event_key", "position"),
+)
+
 TABLES: Final[dict[str, Table]] = {
     table.name: table
-    for table in (REQUESTS, BLOCKS, KEYS, SAMPLES, TRANSFERS, BLOCK_EVENTS, REJECTS, REUSE)
+    for table in (
+        REQUESTS,
+        BLOCKS,
+        KEYS,
+        SAMPLES,
+        TRANSFERS,
+        BLOCK_EVENTS,
+        REJECTS,
+        REUSE,
+        BLOCK_STAYS,
+    )
 }

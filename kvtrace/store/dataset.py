@@ -187,12 +187,14 @@ class Dataset:
         """Read the manifest and check that every part is there with the bytes that were written.
 
         Raises:
-            OutputError: KVT-O003 no dataset, KVT-O004 a newer version, KVT-O006 damaged.
+            OutputError: KVT-O003 no dataset, KVT-O004 a newer version, KVT-O006 damaged, KVT-O007
+                made before a table of today was known.
         """
         manifest = _read_manifest(directory)
         for entries in manifest.tables.values():
             for entry in entries:
                 _check_part(directory, entry)
+        _check_tables(directory, manifest)
         return cls(directory, manifest)
 
     def parts(self, table: str) -> list[Path]:
@@ -247,6 +249,18 @@ def _read_manifest(directory: Path) -> Manifest:
 
 class _VersionOnly(msgspec.Struct):
     schema_version: int
+
+
+def _check_tables(directory: Path, manifest: Manifest) -> None:
+    """Refuse a dataset without a table of today: an absent table would look like no rows."""
+    absent = [name for name in TABLES if name not in manifest.tables]
+    if absent:
+        raise OutputError(
+            "KVT-O007",
+            f"the dataset was made by an earlier kvtrace: it has no table `{absent[0]}`",
+            where=Location(str(directory)),
+            hint="run `kvtrace ingest` again into the same folder",
+        )
 
 
 def _check_part(directory: Path, entry: PartEntry) -> None:

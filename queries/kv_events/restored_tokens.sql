@@ -2,7 +2,7 @@
 -- question: Which tokens were computed again although the fleet had computed them before, how long after, and where were they?
 -- grain: one row per place and since_stored_bucket_s that holds a block
 -- params: none
--- reads: block_events
+-- reads: block_stays
 -- order: place, since_stored_bucket_s
 -- note: computed: a block is stored in HBM (medium device) that this instance did not hold there:
 -- note: not moved there (change moved), not announced again while held, not the same block of a
@@ -21,180 +21,9 @@
 -- note: since_stored: since the last time that the block began to be held anywhere, how long a pool
 -- note: that writes on store would have kept it; since_held: since the last instance that held it
 -- note: let go of it, 0 while one holds it, how much longer than the fleet it would have kept it.
-with sizes as (   -- one row per block that moved: the tokens that its store told of
+with again as (   -- one row per block that was stored before it was computed, or loaded, now
     select
-        block_key,
-        max(block_tokens) as block_tokens
-    from block_events
-    where block_key in (select block_key from block_events where change = 'moved')
-    group by block_key
-),
-placed as (   -- one row per event: its instance, its place in the order of all, what can be compared
-    select
-        coalesce(block_events.instance, 'file ' || (event_key >> 44)) as stream,
-        case when clock in ('utc', 'naive') then -1 else event_key >> 44 end as world,
-        event_key >> 44 as file,
-        block_events."sequence" as batch,
-        block_events.change,
-        block_events.block_key,
-        coalesce(block_events.block_tokens, sizes.block_tokens) as block_tokens,
-        block_events.medium,
-        block_events.from_medium,
-        case when clock != 'order' then observed_at_ns end as at_ns,
-        row_number() over (order by observed_at_ns nulls first, event_key, position) as step
-    from block_events
-    left join sizes on sizes.block_key = block_events.block_key
-),
-counted as (   -- one row per event: how often its instance had lost everything until then
-    select
-        placed.*,
-        sum(case when change = 'cleared' or starts_anew then 1 else 0 end) over (
-            partition by world, stream order by step
-        ) as epoch
-    from (
-        select
-            placed.*,
-            coalesce(
-                file != lag(file) over in_stream and batch < lag(batch) over in_stream,
-                false
-            ) as starts_anew
-        from placed
-        window in_stream as (partition by world, stream order by step)
-    ) as placed
-),
-touches as (   -- one row per event and medium: filled with the block, or emptied of it
-    select
-        world, stream, epoch, step, at_ns, block_key, block_tokens,
-        coalesce(medium, '') as tier,
-        true as is_filled,
-        change = 'stored' as is_store
-    from counted
-    where change in ('stored', 'moved') and block_key is not null
-    union all
-    select
-        world, stream, epoch, step, at_ns, block_key, null,
-        coalesce(from_medium, '') as tier,
-        false as is_filled,
-        false as is_store
-    from counted
-    where change = 'moved' and block_key is not null
-    union all
-    select
-        world, stream, epoch, step, at_ns, block_key, null,
-        unnest(
-            case
-                when medium is null then ['device', 'host', 'disk', 'remote', '']
-                else [medium]
-            end
-        ) as tier,
-        false as is_filled,
-        false as is_store
-    from counted
-    where change = 'removed' and block_key is not null
-),
-turns as (   -- one row per touch that changes whether the medium of the instance holds the block
-    select touches.*
-    from touches
-    qualify is_filled != coalesce(
-        lag(is_filled) over (
-            partition by world, stream, block_key, tier, epoch order by step, is_filled
-        ),
-        false
-    )
-),
-starts as (   -- one row per time that an instance lost everything, or began
-    select
-        world,
-        stream,
-        epoch,
-        min(step) as step,
-        arg_min(at_ns, step) as at_ns
-    from counted
-    group by world, stream, epoch
-),
-stays as (   -- one row per stay of a block in a medium of an instance; no end: held to the last event
-    select
-        turns.world,
-        turns.stream,
-        turns.block_key,
-        turns.block_tokens,
-        turns.tier,
-        turns.is_store,
-        turns.step,
-        turns.at_ns,
-        coalesce(turns.end_step, starts.step) as end_step,
-        coalesce(turns.end_ns, starts.at_ns) as end_ns
-    from (
-        select
-            turns.*,
-            lead(step) over in_medium as end_step,
-            lead(at_ns) over in_medium as end_ns
-        from turns
-        window in_medium as (
-            partition by world, stream, block_key, tier, epoch order by step, is_filled
-        )
-    ) as turns
-    left join starts
-        on starts.world = turns.world
-        and starts.stream = turns.stream
-        and starts.epoch = turns.epoch + 1
-    where turns.is_filled
-),
-marks as (   -- one row per start and per end of a stay
-    select world, stream, block_key, block_tokens, tier, is_store, step, at_ns, 1 as delta
-    from stays
-    union all
-    select world, stream, block_key, null, tier, false, end_step, end_ns, -1
-    from stays
-    where end_step is not null
-),
-known as (   -- one row per mark: what was known of its block just before
-    select
-        marks.*,
-        count(*) filter (delta = 1) over of_block as stays_before,
-        count(*) filter (delta = 1) over of_own as own_stays_before,
-        coalesce(sum(delta) over of_block, 0) as holders,
-        coalesce(sum(delta) over of_own, 0) as own_holders,
-        coalesce(sum(delta) filter (tier = 'device') over of_own, 0) as own_device_holders,
-        coalesce(sum(delta) filter (tier = 'host') over of_own, 0) as own_host_holders,
-        coalesce(sum(delta) filter (tier = 'disk') over of_own, 0) as own_disk_holders,
-        coalesce(sum(delta) filter (tier = 'remote') over of_block, 0) as pool_holders,
-        max(at_ns) filter (delta = 1) over of_block as last_stored_ns,
-        max(at_ns) filter (delta = -1) over of_block as last_removed_ns
-    from marks
-    window
-        of_block as (
-            partition by world, block_key order by step, delta, tier
-            rows between unbounded preceding and 1 preceding
-        ),
-        of_own as (
-            partition by world, block_key, stream order by step, delta, tier
-            rows between unbounded preceding and 1 preceding
-        )
-),
-computed as (   -- one row per block that began to be stored in HBM: computed, or loaded from below
-    select
-        at_ns,
-        block_tokens,
-        case
-            when stays_before = 0 then 'first'
-            when own_host_holders + own_disk_holders + pool_holders > 0 then 'lower_tier_holds'
-            when holders > own_holders then 'other_instance_holds'
-            when own_stays_before > 0 then 'same_instance_removed'
-            else 'other_instance_removed'
-        end as origin,
-        case when stays_before > 0 then at_ns - last_stored_ns end as since_stored_ns,
-        case
-            when stays_before = 0 then null
-            when holders > 0 then 0
-            else at_ns - last_removed_ns
-        end as since_held_ns
-    from known
-    where delta = 1 and tier = 'device' and is_store
-),
-again as (   -- one row per block that was stored before it was computed, or loaded, now
-    select
-        origin,
+        place,
         case
             when since_stored_ns >= 1000000000
             then 1::bigint << (length(bin(since_stored_ns // 1000000000)) - 1)
@@ -202,16 +31,16 @@ again as (   -- one row per block that was stored before it was computed, or loa
         end as since_stored_bucket_s,
         block_tokens,
         since_held_ns
-    from computed
-    where origin != 'first'
+    from block_stays
+    where place != 'first_seen'
 ),
 whole as (   -- one row: all that was computed, loads left out
     select sum(block_tokens) as computed_tokens
-    from computed
-    where origin != 'lower_tier_holds'
+    from block_stays
+    where began = 'computed'
 )
 select
-    again.origin as place,                                           -- name: lower_tier_holds | other_instance_holds | same_instance_removed | other_instance_removed
+    again.place,                                                     -- name: lower_tier_holds | other_instance_holds | same_instance_removed | other_instance_removed
     again.since_stored_bucket_s::bigint as since_stored_bucket_s,    -- s: lower bound of the half-open range of ages up to twice this; 0 holds ages below 1 s; null without a clock
     count(*)::bigint as restored_blocks,                             -- blocks: stored in HBM again
     sum(again.block_tokens)::bigint as restored_tokens,              -- tokens: of these, where known
@@ -220,5 +49,5 @@ select
     quantile_cont(again.since_held_ns, 0.5) / 1e9 as since_held_p50_s,   -- s: median time since the last instance let go of it; 0 while one holds it
     quantile_cont(again.since_held_ns, 0.9) / 1e9 as since_held_p90_s    -- s: the same, P90
 from again, whole
-group by again.origin, again.since_stored_bucket_s
-order by again.origin, again.since_stored_bucket_s nulls last
+group by again.place, again.since_stored_bucket_s
+order by again.place, again.since_stored_bucket_s nulls last

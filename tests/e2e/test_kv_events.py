@@ -64,3 +64,23 @@ def test_tokens_computed_again_are_found_over_files_and_engines(
     assert "kv_events/restored_tokens" in report
     held = b"".join(file.read_bytes() for file in out.rglob("*") if file.is_file())
     assert str(SECRET).encode() not in held
+
+
+def test_dataset_from_before_the_stays_is_refused_or_made_again(
+    kvtrace: Run, tmp_path: Path
+) -> None:
+    capture(tmp_path / "logs")
+    out = tmp_path / "out"
+    assert kvtrace("ingest", tmp_path / "logs", "-o", out).returncode == 0
+    path = out / "dataset" / "manifest.json"
+    held = json.loads(path.read_text())
+    assert [part["rows"] for part in held["tables"].pop("block_stays")] == [4]
+    path.write_text(json.dumps(held))
+    refused = kvtrace("query", out, "kv_events/restored_summary")
+    assert refused.returncode != 0
+    assert "KVT-O007" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    again = kvtrace("ingest", tmp_path / "logs", "-o", out)
+    assert again.returncode == 0, again.stderr
+    assert "reused" not in again.stderr
+    assert kvtrace("query", out, "kv_events/restored_summary").returncode == 0

@@ -1,7 +1,8 @@
 """The YAML cases of `queries/*.sql`, and how they become tables.
 
 A case lists requests (with `blocks`, `tail_tokens` and `cache_domain` as the test traces have
-them), samples, parameters, and the rows to expect; `columns` narrows the rows to some columns,
+them), samples, transfers, block events, parameters, and the rows to expect; stays of blocks are
+built from the events unless the case has `block_stays`; `columns` narrows the rows to some columns,
 `ctes` gives the rows of the CTEs that carry the idea.
 """
 
@@ -14,13 +15,15 @@ import polars as pl
 import yaml
 
 from kvtrace.duckdb_session import Session
-from kvtrace.schema.tables import BLOCK_EVENTS, REUSE, SAMPLES, TABLES, TRANSFERS
+from kvtrace.reuse.stays import build_block_stays
+from kvtrace.schema.tables import BLOCK_EVENTS, BLOCK_STAYS, REUSE, SAMPLES, TABLES, TRANSFERS
 from tests.traces import Traced, tables
 
 CASES = Path(__file__).parent / "cases"
 SAMPLE_DEFAULTS = {"source_id": 0, "clock": "relative"}
 TRANSFER_DEFAULTS = {"source_id": 0, "clock": "utc", "direction": "load"}
 EVENT_DEFAULTS = {"position": 0, "source_id": 0, "clock": "utc", "instance": "a"}
+STAY_DEFAULTS = {"event_key": 0, "position": 0, "instance": "a", "block_key": 1}
 
 
 class Case(NamedTuple):
@@ -63,6 +66,10 @@ def fill(session: Session, spec: dict[str, Any]) -> None:
     frames["transfers"] = pl.DataFrame(moves, schema=TRANSFERS.polars_schema())
     events = [{**EVENT_DEFAULTS, **row} for row in spec.get("block_events", [])]
     frames["block_events"] = pl.DataFrame(events, schema=BLOCK_EVENTS.polars_schema())
+    frames["block_stays"] = build_block_stays(frames["block_events"])
+    if "block_stays" in spec:
+        stays = [{**STAY_DEFAULTS, **row} for row in spec["block_stays"]]
+        frames["block_stays"] = pl.DataFrame(stays, schema=BLOCK_STAYS.polars_schema())
     if "reuse" in spec:
         frames["reuse"] = pl.DataFrame(spec["reuse"], schema=REUSE.polars_schema())
     for name, frame in frames.items():

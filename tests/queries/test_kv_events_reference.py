@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtrace.duckdb_session import Session
-from kvtrace.query.catalog import find_queries, load_catalog
+from kvtrace.query.catalog import load_catalog
+from kvtrace.reuse.stays import build_block_stays
 from kvtrace.schema.tables import BLOCK_EVENTS, TABLES
 
 CATALOG = load_catalog()
@@ -213,8 +214,15 @@ def session() -> Iterator[Session]:
         yield opened
 
 
+def create_events(session: Session, rows: list[Row]) -> None:
+    """The tables of events and of stays."""
+    events = pl.DataFrame(rows, schema=BLOCK_EVENTS.polars_schema())
+    session.create_table("block_events", events)
+    session.create_table("block_stays", build_block_stays(events))
+
+
 def run(session: Session, query: str, rows: list[Row]) -> pl.DataFrame:
-    session.create_table("block_events", pl.DataFrame(rows, schema=BLOCK_EVENTS.polars_schema()))
+    create_events(session, rows)
     return CATALOG.run(session, f"kv_events/{query}").frame
 
 
@@ -327,21 +335,7 @@ def test_rows_do_not_depend_on_threads_or_row_order(rows: list[Row]) -> None:
     found = []
     for threads, ordered in ((1, rows), (4, rows[::-1])):
         with Session(threads=threads) as session:
-            frame = pl.DataFrame(ordered, schema=BLOCK_EVENTS.polars_schema())
-            session.create_table("block_events", frame)
+            create_events(session, ordered)
             found.append([CATALOG.run(session, name).frame for name in names])
     for first, second in zip(*found, strict=True):
         assert first.equals(second)
-
-
-def test_all_queries_read_the_events_in_the_same_way() -> None:
-    """What makes a stay of a block is the same text wherever it stands."""
-    folder = find_queries() / "kv_events"
-    texts = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
-    shared = {
-        name: text[text.index("with sizes as (") : text.index("    where turns.is_filled\n)")]
-        for name, text in texts.items()
-        if "stays as (" in text
-    }
-    assert len(shared) >= 5
-    assert len(set(shared.values())) == 1

@@ -74,6 +74,17 @@ def test_rows_come_back_as_they_went_in(tmp_path: Path) -> None:
     assert opened.manifest.digest == "d"
 
 
+def test_dataset_without_a_table_of_today_is_refused(tmp_path: Path) -> None:
+    commit(tmp_path / "dataset", 1)
+    path = tmp_path / "dataset/manifest.json"
+    held = json.loads(path.read_text())
+    del held["tables"]["block_stays"]
+    path.write_text(json.dumps(held))
+    with pytest.raises(OutputError, match="block_stays") as caught:
+        Dataset.open(tmp_path / "dataset")
+    assert caught.value.code == "KVT-O007"
+
+
 def test_every_table_is_a_view_even_without_rows(tmp_path: Path) -> None:
     commit(tmp_path / "dataset", 1)
     with Dataset.open(tmp_path / "dataset").session(threads=1, memory_limit="500MiB") as session:
