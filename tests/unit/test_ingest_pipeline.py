@@ -32,7 +32,15 @@ def row(**fields: object) -> dict[str, object]:
 def test_frames_have_exactly_the_columns_of_the_schema(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a", "f", [row(block_keys=[1], session_id="s")])
     result = ingest([path], made_up("f", block_size=10))
-    assert set(result.frames) == {"requests", "blocks", "keys", "samples", "transfers", "block_events", "rejects"}
+    assert set(result.frames) == {
+        "requests",
+        "blocks",
+        "keys",
+        "samples",
+        "transfers",
+        "block_events",
+        "rejects",
+    }
     for name, frame in result.frames.items():
         assert dict(frame.schema) == TABLES[name].polars_schema()
 
