@@ -25,7 +25,7 @@ from kvtrace.synth.profiletables import (
     TurnsTable,
     WorkloadTable,
 )
-from kvtrace.synth.reuse import TOLERANCE, reach
+from kvtrace.synth.reuse import TOLERANCE, Pilot
 from kvtrace.synth.story import StoryEngine
 from kvtrace.units import NS_PER_S
 
@@ -133,7 +133,7 @@ def derive_profile(dataset: Dataset, *, seed: int) -> Derived:
     ratio, has_blocks = _reuse_ratio(rows, reuse), not reuse.is_empty()
     notes = _notes(facts, ratio, rows, has_blocks)
     if ratio is not None:
-        least, most = reach(load_profile(table).profile)
+        least, most = Pilot(load_profile(table).profile).reach()
         table.reuse = round(min(max(ratio, least), most), 4)
         if abs(table.reuse - ratio) > TOLERANCE:
             notes = (*notes, f"a reuse of {ratio:.1%} cannot be had with these conversations")
@@ -259,6 +259,7 @@ def _workload(
         gap_s=_quantiles([round(pause, 6) for pause in pauses]) if pauses else None,
         keeps_replies=False,
         cuts_at_end=False,
+        stratified=True,
         context_max_tokens=max(facts.prompts[i] for chain in chains for i in chain.requests),
     )
 

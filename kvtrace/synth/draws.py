@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from statistics import NormalDist
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -91,6 +91,30 @@ class Draws:
     def hex_id(self) -> str:
         """32 hexadecimal digits."""
         return "".join(f"{self.below(1 << 16):04x}" for _ in range(8))
+
+
+class EvenDraws:
+    """Draws that fill a distribution evenly: each value lands in the widest gap, more or less."""
+
+    def __init__(self, draws: Draws, step: float) -> None:
+        self._share = draws.uniform()
+        self._step = step
+
+    def value(self, drawn: Drawn) -> float:
+        """A value of the distribution."""
+        self._share = (self._share + self._step) % 1.0
+        return drawn.at(self._share)
+
+    def tokens(self, drawn: Drawn) -> int:
+        """A value of the distribution as whole tokens, at least 1."""
+        return max(1, round(self.value(drawn)))
+
+
+STEPS: Final = (0.7548776662466927, 0.5698402909980532, 0.6180339887498949, 0.4142135623730951)
+"""Of even draws that shall not follow one another: the first two fill the plane.
+
+Source: M. Roberts, The unreasonable effectiveness of quasirandom sequences (R2), 2018.
+"""
 
 
 class Popularity:

@@ -9,11 +9,15 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, count
+from typing import Final
 
-from kvtrace.synth.draws import Draws, Popularity, to_ns, zipf_weights
+from kvtrace.synth.draws import STEPS, Draws, EvenDraws, Popularity, to_ns, zipf_weights
 from kvtrace.synth.profile import Prefix, Profile, Rhythm, Workload
+
+_LOTS: Final = 1 << 20
+"""Streams from here on are for lots, so that lengths stay when `sharing` changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,24 @@ class Session:
     turns: tuple[Turn, ...]
     segments: tuple[tuple[str, int], ...]
     """(name, tokens up to its end) of the shared texts, each beginning with the one before."""
+    own_tokens: int
+    """Tokens of the first message, behind them."""
+    lot: float
+    """0 .. 1: which sessions share nothing, where `sharing` says that some do not."""
 
     @property
     def start_ns(self) -> int:
         """Arrival of the first turn."""
         return self.turns[0].arrived_at_ns
+
+    def shared_texts(self, sharing: float) -> tuple[tuple[str, int], ...]:
+        """The segments with so much `sharing` in force; see the workload."""
+        if sharing < 0.0 and self.lot < -sharing:
+            return ()
+        if sharing > 0.0:
+            name, tokens = self.segments[-1] if self.segments else (self.workload.name, 0)
+            return (*self.segments, (f"{name} text", tokens + int(sharing * self.own_tokens)))
+        return self.segments
 
 
 @dataclass(slots=True)
@@ -105,7 +122,7 @@ class BlockNames:
 
     def _shared_ids(self, session: Session, full: int) -> list[int]:
         ids: list[int] = []
-        for name, tokens in session.segments:
+        for name, tokens in session.shared_texts(session.workload.sharing):
             until = min(tokens // self.block_size_tokens, full)
             known = self._shared.setdefault(name, [])
             first = len(ids)
@@ -127,7 +144,7 @@ def sessions(profile: Profile, *, endless: bool = False) -> Iterator[Session]:
     streams = []
     first_session = 0
     for stream, workload in enumerate(profile.workloads):
-        draws = Draws(profile.seed, stream)
+        draws = Draws(profile.seed, stream), Draws(profile.seed, _LOTS + stream)
         streams.append(_sessions_of(profile, workload, draws, first_session, endless))
         first_session += workload.sessions
     if not endless:
@@ -135,7 +152,7 @@ def sessions(profile: Profile, *, endless: bool = False) -> Iterator[Session]:
         return
     merged = heapq.merge(*streams, key=lambda session: session.start_ns)
     for number, session in enumerate(merged):  # the numbers of endless workloads would meet
-        yield Session(number, session.workload, session.turns, session.segments)
+        yield replace(session, number=number)
 
 
 class _Roots:
@@ -171,54 +188,55 @@ class _Roots:
 
 
 def _sessions_of(
-    profile: Profile, workload: Workload, draws: Draws, first_session: int, endless: bool
+    profile: Profile,
+    workload: Workload,
+    streams: tuple[Draws, Draws],
+    first_session: int,
+    endless: bool,
 ) -> Iterator[Session]:
+    draws, lots = streams
+    lengths = _Lengths(workload, draws, lots)
     roots = _Roots(workload, draws)
     is_cut = workload.cuts_at_end and not endless
     end_ns = to_ns(workload.start_s + workload.duration_s) if is_cut else None
     starts = _endless_starts_ns(workload, draws) if endless else _starts_ns(workload, draws)
     for offset, start_ns in enumerate(starts):
         segments = roots.pick(draws)
-        turns = _turn_count(workload, draws)
-        own = draws.tokens(workload.first_tokens)
+        turns = _turn_count(workload, draws, lengths)
+        own = lengths.first.tokens(workload.first_tokens)
         first = own
         if workload.first_holds_prefix:
             own = max(first - (segments[-1][1] if segments else 0), 0)
         elif segments:
             first += segments[-1][1]
-        number = first_session + offset
-        segments = _share_more(workload, draws, segments, own)
-        drawn = _turns(profile, workload, draws, (start_ns, end_ns), (first, turns))
+        lot = lots.uniform()
+        drawn = _turns(profile, workload, lengths, (start_ns, end_ns), (first, turns))
         if drawn:
-            yield Session(number, workload, drawn, segments)
+            yield Session(first_session + offset, workload, drawn, segments, own, lot)
 
 
-def _turn_count(workload: Workload, draws: Draws) -> int:
+class _Lengths:
+    """Where the numbers of a session come from: plain draws, or draws that fill their range."""
+
+    def __init__(self, workload: Workload, draws: Draws, lots: Draws) -> None:
+        self.plain = draws
+        steps: list[Draws | EvenDraws] = [draws] * len(STEPS)
+        if workload.stratified:
+            steps = [EvenDraws(lots, step) for step in STEPS]
+        self.first, self.turns, self.grown, self.output = steps
+
+
+def _turn_count(workload: Workload, draws: Draws, lengths: _Lengths) -> int:
     if workload.turns is not None:
-        return min(draws.tokens(workload.turns), workload.turns_max)
+        return min(lengths.turns.tokens(workload.turns), workload.turns_max)
     turns = draws.geometric(workload.turns_mean, workload.turns_max)
     return max(turns, workload.turns_min)
-
-
-def _share_more(
-    workload: Workload,
-    draws: Draws,
-    segments: tuple[tuple[str, int], ...],
-    own_tokens: int,
-) -> tuple[tuple[str, int], ...]:
-    """The shared texts with `sharing` in force."""
-    if workload.sharing < 0.0 and draws.uniform() < -workload.sharing:
-        return ()
-    if workload.sharing > 0.0:
-        name, tokens = segments[-1] if segments else (f"{workload.name} text", 0)
-        return (*segments, (f"{name} text", tokens + int(workload.sharing * own_tokens)))
-    return segments
 
 
 def _turns(
     profile: Profile,
     workload: Workload,
-    draws: Draws,
+    lengths: _Lengths,
     span_ns: tuple[int, int | None],
     first: tuple[int, int],
 ) -> tuple[Turn, ...]:
@@ -232,12 +250,12 @@ def _turns(
             break
         if end_ns is not None and arrived_at_ns >= end_ns:
             break
-        output_tokens = draws.tokens(workload.output_tokens)
-        request_id = f"chatcmpl-{draws.hex_id()}"
+        output_tokens = lengths.output.tokens(workload.output_tokens)
+        request_id = f"chatcmpl-{lengths.plain.hex_id()}"
         drawn.append(Turn(request_id, arrived_at_ns, think_ns, context, output_tokens))
-        grown = draws.tokens(workload.turn_tokens)
+        grown = lengths.grown.tokens(workload.turn_tokens)
         context += grown + (output_tokens if workload.keeps_replies else 0)
-        think_ns = to_ns(draws.value(workload.think_s))
+        think_ns = to_ns(lengths.plain.value(workload.think_s))
         reply_s = profile.nominal_reply_s if workload.pause_from == "reply" else 0.0
         arrived_at_ns += to_ns(reply_s) + think_ns
     return tuple(drawn)

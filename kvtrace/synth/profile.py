@@ -119,6 +119,8 @@ class Workload:
     """`first_tokens` is the whole first prompt; a longer prefix is cut to it."""
     cuts_at_end: bool = True
     """Whether turns that would arrive after the end are not sent."""
+    stratified: bool = False
+    """Lengths and turns fill their distributions evenly: a short trace has their quantiles too."""
     sharing: float = 0.0
     """-1 .. 1. Above 0: this share of the first message is a text that all sessions of its root
     share. Below 0: so many sessions have a root of their own. See `reuse.py`."""

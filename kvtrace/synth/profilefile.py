@@ -149,6 +149,7 @@ def _workload(table: WorkloadTable) -> Workload:
         first_tokens=_distribution(table.first_tokens),
         first_holds_prefix=table.first_holds_prefix,
         cuts_at_end=table.cuts_at_end,
+        stratified=table.stratified,
         turn_tokens=_distribution(table.turn_tokens),
         output_tokens=_distribution(table.output_tokens),
         think_s=_distribution(0.0 if pause is None else pause),

@@ -94,6 +94,8 @@ class WorkloadTable(_Checked, kw_only=True):
     first_tokens: float | SpreadTable
     first_holds_prefix: bool = False
     """`first_tokens` is the whole first prompt, prefix included."""
+    stratified: bool = False
+    """Lengths and turns fill their distributions evenly."""
     cuts_at_end: bool = True
     """No turn arrives after the end of the workload."""
     turn_tokens: float | SpreadTable = 1.0

@@ -12,28 +12,41 @@ from kvtrace.errors import UsageError
 from kvtrace.synth.generate import Session, sessions
 from kvtrace.synth.profile import Profile
 
-PILOT_REQUESTS: Final = 20_000
+PILOT_REQUESTS: Final = 100_000
 """Requests that are drawn to measure a profile."""
 _STEPS: Final = 14
 TOLERANCE: Final = 0.002
 
 
-def reuse_ratio(profile: Profile, requests: int | None = None) -> float:
-    """Reusable / prompt tokens of the first requests, with an unlimited cache, in an open loop."""
-    limit = PILOT_REQUESTS if requests is None else min(requests, PILOT_REQUESTS)
-    size = profile.block_size_tokens
-    shared_until: dict[str, int] = {}
-    own_until: dict[int, int] = {}
-    reusable = prompts = 0
-    for session, turn in islice(_turns(profile, endless=requests is not None), limit):
-        prompt = session.turns[turn].prompt_tokens
-        reusable += _reusable_blocks(session, turn, size, shared_until, own_until) * size
-        prompts += prompt
-    return reusable / prompts if prompts else 0.0
+class Pilot:
+    """The first requests of a profile in an open loop, drawn once."""
+
+    def __init__(self, profile: Profile, requests: int | None = None) -> None:
+        limit = PILOT_REQUESTS if requests is None else min(requests, PILOT_REQUESTS)
+        self._size = profile.block_size_tokens
+        self._turns = list(islice(_turns(profile, endless=requests is not None), limit))
+
+    def reuse_ratio(self, sharing: float) -> float:
+        """Reusable / prompt tokens with an unlimited cache."""
+        size = self._size
+        shared_until: dict[str, int] = {}
+        own_until: dict[int, int] = {}
+        reusable = prompts = 0
+        for session, turn in self._turns:
+            texts = session.shared_texts(sharing)
+            known = _reusable_blocks(session, texts, turn, size, shared_until, own_until)
+            reusable += known * size
+            prompts += session.turns[turn].prompt_tokens
+        return reusable / prompts if prompts else 0.0
+
+    def reach(self) -> tuple[float, float]:
+        """The least and the most reuse that `sharing` can give."""
+        return self.reuse_ratio(-1.0), self.reuse_ratio(1.0)
 
 
 def _reusable_blocks(
     session: Session,
+    texts: tuple[tuple[str, int], ...],
     turn: int,
     size: int,
     shared_until: dict[str, int],
@@ -42,7 +55,7 @@ def _reusable_blocks(
     """Leading blocks of a prompt that are known; afterwards all of its full blocks are."""
     full = session.turns[turn].prompt_tokens // size
     known, place, is_whole = 0, 0, True
-    for name, tokens in session.segments:
+    for name, tokens in texts:
         until = min(tokens // size, full)
         if until <= place:
             continue
@@ -77,12 +90,6 @@ def _turns(profile: Profile, *, endless: bool) -> Iterator[tuple[Session, int]]:
             heapq.heappush(due, (arrival_ns, number, turn + 1, session))
 
 
-def reach(profile: Profile, requests: int | None = None) -> tuple[float, float]:
-    """The least and the most reuse that `sharing` can give a profile."""
-    least, most = (reuse_ratio(_sharing(profile, side), requests) for side in (-1.0, 1.0))
-    return least, most
-
-
 def with_reuse(
     profile: Profile, target: float, requests: int | None = None, *, takes_nearest: bool = False
 ) -> Profile:
@@ -95,7 +102,8 @@ def with_reuse(
         UsageError: KVT-U062, the lengths do not allow it.
     """
     low, high = -1.0, 1.0
-    least, most = reach(profile, requests)
+    pilot = Pilot(profile, requests)
+    least, most = pilot.reach()
     if not least - TOLERANCE <= target <= most + TOLERANCE and not takes_nearest:
         raise UsageError(
             "KVT-U062",
@@ -106,7 +114,7 @@ def with_reuse(
         )
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        found = reuse_ratio(_sharing(profile, middle), requests)
+        found = pilot.reuse_ratio(middle)
         if abs(found - target) <= TOLERANCE / 4:
             return _sharing(profile, middle)
         low, high = (middle, high) if found < target else (low, middle)

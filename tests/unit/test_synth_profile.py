@@ -36,7 +36,7 @@ from kvtrace.synth import (
 from kvtrace.synth.draws import Draws, Popularity, zipf_weights
 from kvtrace.synth.generate import sessions
 from kvtrace.synth.profilefile import parse_profile
-from kvtrace.synth.reuse import reuse_ratio, with_reuse
+from kvtrace.synth.reuse import Pilot, with_reuse
 from kvtrace.synth.story import serve
 from tests.traces import Traced
 from tests.unit.test_export import at, dataset_of
@@ -280,7 +280,7 @@ def test_the_measure_of_reuse_is_what_the_product_finds(tmp_path: Path) -> None:
     write_story(tmp_path, Loaded(profile, StoryEngine(), None), Order(("mooncake",)))
     found = _ratio(ingest_paths([tmp_path], salt=b"s" * 32))
     # In an open loop the order of turns differs a little from the story's.
-    assert reuse_ratio(profile) == pytest.approx(found, abs=0.002)
+    assert Pilot(profile).reuse_ratio(0.0) == pytest.approx(found, abs=0.002)
 
 
 @pytest.mark.parametrize("target", [0.45, 0.6, 0.75])
