@@ -21,7 +21,9 @@ timed as (   -- one row per ok headline request with a known arrival
         served.clock,
         served.arrived_at_ns,
         served.prompt_tokens,
-        served.cached_tokens,
+        case   -- a count above the prompt is wrong, so that it is unknown
+            when served.cached_tokens <= served.prompt_tokens then served.cached_tokens
+        end as cached_tokens,
         served.queue_ns,
         case
             when served.ttft_from = 'scheduled' then served.ttft_ns + served.queue_ns

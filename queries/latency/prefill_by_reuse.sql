@@ -13,6 +13,12 @@ with reused_requests as (   -- one row per request that has blocks
     from reuse
     group by request_key
 ),
+counted as (   -- one row per request: its cached tokens, unless they exceed the prompt
+    select
+        * exclude (cached_tokens),
+        case when cached_tokens <= prompt_tokens then cached_tokens end as cached_tokens
+    from requests
+),
 worked as (   -- one row per ok headline request with known prompt, prefill and reused tokens
     select
         1::bigint << (length(bin(served.prompt_tokens)) - 1) as prompt_bucket,
@@ -25,7 +31,7 @@ worked as (   -- one row per ok headline request with known prompt, prefill and 
                 >= 0.5 * served.prompt_tokens then 'high'
             else 'low'
         end as reuse_class
-    from requests as served
+    from counted as served
     left join reused_requests as reused on reused.request_key = served.request_key
     where served.is_headline
         and served.status = 'ok'

@@ -20,7 +20,9 @@ per_request as (   -- one row per ok headline request with a known prompt
             else 0
         end as prompt_bucket,
         served.prompt_tokens,
-        served.cached_tokens,
+        case   -- a count above the prompt is wrong, so that it is unknown
+            when served.cached_tokens <= served.prompt_tokens then served.cached_tokens
+        end as cached_tokens,
         case
             when exists (select 1 from reuse) then coalesce(reused.reusable_tokens, 0)
         end as reusable_tokens

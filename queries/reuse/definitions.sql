@@ -32,7 +32,9 @@ per_request as (   -- one row per ok headline request
     select
         served.request_key,
         served.prompt_tokens,
-        served.cached_tokens,
+        case   -- a count above the prompt is wrong, so that it is unknown
+            when served.cached_tokens <= served.prompt_tokens then served.cached_tokens
+        end as cached_tokens,
         reused.* exclude (request_key, reusable_tokens),
         case
             when exists (select 1 from reuse) then coalesce(reused.reusable_tokens, 0)

@@ -83,3 +83,14 @@ def test_no_text_host_or_name_is_kept() -> None:
 def test_it_is_recognised() -> None:
     assert sniffed(all_formats(), GOOD) == "langfuse"
     assert sniffed(all_formats(), DAMAGED) == "langfuse"
+
+
+def test_characters_are_refused_beside_details_too() -> None:
+    line = (
+        b'{"id": "o-1", "type": "GENERATION", "traceId": "t", "level": "DEFAULT", '
+        b'"startTime": "2026-05-01T00:00:00Z", "usageDetails": {"input": 4000, "output": 200}, '
+        b'"usage": {"input": 4000, "output": 200, "unit": "CHARACTERS"}}\n'
+    )
+    reading = read_bytes(FORMATS[0], line)
+    assert reading.requests == []
+    assert [reason for _line, reason in reading.rejected] == ["invalid_field"]

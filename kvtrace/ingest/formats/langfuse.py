@@ -117,14 +117,17 @@ class _ObservationFile:
 
 
 def _usage(raw: _Observation) -> TokenUsage | None:
-    """The counts of usageDetails, else of the old `usage`, if its unit is tokens."""
-    details = nested(_COUNTS, raw.usageDetails) or nested(_COUNTS, raw.usage_details)
-    if details:
-        return read_buckets(details)
+    """The counts of usageDetails, else of the old `usage`; both only if the unit is tokens.
+
+    Servers return both maps with the same numbers, and only the old one says the unit.
+    """
     old = nested(_COUNTS, raw.usage) or {}
     unit = old.get("unit")
     if isinstance(unit, str) and unit.upper() != "TOKENS":
         raise msgspec.ValidationError("`usage.unit` is not TOKENS")
+    details = nested(_COUNTS, raw.usageDetails) or nested(_COUNTS, raw.usage_details)
+    if details:
+        return read_buckets(details)
     counts = {
         "input_tokens": _first(old, "input", "promptTokens"),
         "output_tokens": _first(old, "output", "completionTokens"),
