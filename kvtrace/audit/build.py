@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kvtrace.audit.assumptions import build_assumptions
 from kvtrace.audit.bounds import knows_flops
 from kvtrace.audit.carrying import carrying_numbers
-from kvtrace.audit.checks import Evidence, MoveRow
+from kvtrace.audit.checks import Evidence, LinkRow, MoveRow
 from kvtrace.audit.checks_running import LinkSources, link_rows, links_table
 from kvtrace.audit.checks_sampling import sampled_log, sampling_validity
 from kvtrace.audit.data import build_data
@@ -65,6 +65,8 @@ class _Basis:
     window_reusable: IntArray | None
     fleets: Fleets
     options: list[Option]
+    moves: list[MoveRow]
+    links: list[LinkRow]
 
 
 def build_audit(inputs: AuditInput) -> AuditRecord:
@@ -106,8 +108,8 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         tables=build_tables(inputs.queries)
         | build_modelled_tables(inputs.trace, inputs.replays, deployment)
         | build_measured_tables(measured, prefill)
-        | moves_table(_moves(inputs, data))
-        | links_table(link_rows(_link_sources(inputs))),
+        | moves_table(basis.moves)
+        | links_table(basis.links),
         reproduce=_reproduce(inputs),
         replay_window=basis.window,
     )
@@ -140,7 +142,17 @@ def _basis(inputs: AuditInput) -> _Basis:
         has_monthly_load=data.span_s is not None and data.span_s >= MIN_SPAN.value,
     )
     options = build_options(inputs.replays, inputs.fleet, money=money, arbiter=inputs.arbiter)
-    return _Basis(data, reuse, kv, window, reusable, fleets, options)
+    return _Basis(
+        data=data,
+        reuse=reuse,
+        kv=kv,
+        window=window,
+        window_reusable=reusable,
+        fleets=fleets,
+        options=options,
+        moves=_moves(inputs, data),
+        links=link_rows(_link_sources(inputs)),
+    )
 
 
 def _evidence(inputs: AuditInput, basis: _Basis, prefill: PrefillTime | None) -> Evidence:
@@ -154,8 +166,8 @@ def _evidence(inputs: AuditInput, basis: _Basis, prefill: PrefillTime | None) ->
         is_confirmed=not inputs.unconfirmed,
         window=basis.window,
         prefill=prefill,
-        moves=_moves(inputs, basis.data),
-        links=link_rows(_link_sources(inputs)),
+        moves=basis.moves,
+        links=basis.links,
     )
 
 

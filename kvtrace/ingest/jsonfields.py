@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from kvtrace.ingest.clocks import INT64_MAX, seconds_resolution_ns, seconds_to_ns
-from kvtrace.ingest.contract import ReadContext, Record, RequestRow, Row, Tally
+from kvtrace.ingest.contract import ReadContext, Record, RequestRow, Tally
 from kvtrace.ingest.limits import MAX_COUNT
 
 MAX_UINT64: Final = (1 << 64) - 1
@@ -27,6 +27,7 @@ _BARE_NAME: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|-Infinity|Infinity|NaN',
 _BARE_NAMES: Final = (b"Infinity", b"NaN")
 
 ShapeT = TypeVar("ShapeT")
+RowT = TypeVar("RowT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ class Ignored:
 def json_record_rows(
     records: Iterable[Record],
     tally: Tally,
-    parse: Callable[[Record], Sequence[Row] | Ignored],
-) -> Iterator[Row]:
+    parse: Callable[[Record], Sequence[RowT] | Ignored],
+) -> Iterator[RowT]:
     """The rows of all records, any number a record. `parse` raises msgspec's errors."""
     for record in records:
         try:

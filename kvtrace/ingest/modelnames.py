@@ -60,6 +60,13 @@ def base_name(name: str) -> str:
     return re.split(r"[/\\]", _URL.sub("", name, count=1).rstrip("/\\"))[-1]
 
 
+def llm_name(name: str) -> str:
+    """The model's name; of a path, its last part (a path may name people and hosts)."""
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        return name.rstrip("/").rsplit("/", 1)[-1]
+    return name
+
+
 def is_name(text: str) -> bool:
     """Whether a text can be shown as the name of something: short, plain, and nobody's address."""
     return (

@@ -237,13 +237,6 @@ def block_tokens_of(page_tokens: int, context: ReadContext) -> tuple[int, str]:
     return blocks, f"token ids hashed in blocks of whole pages of {page}, at least 16 tokens"
 
 
-def llm_name(name: str) -> str:
-    """The model's name; of a path, its last part (a path may name people and hosts)."""
-    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
-        return name.rstrip("/").rsplit("/", 1)[-1]
-    return name
-
-
 def adapter_name(value: object) -> str | None:
     """The adapter; of a path its last part, for a path may name people and hosts."""
     if not isinstance(value, str) or not value:

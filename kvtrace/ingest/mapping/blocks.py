@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 import numpy as np
-import xxhash
 
-from kvtrace.ingest.blockids import BlockIds
+from kvtrace.ingest.blockids import BlockIds, chain_content_ids
 from kvtrace.ingest.blocksize import judge_blocks
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.mapping.spec import BlocksSpec, TokensSpec
@@ -26,20 +24,6 @@ _MISMATCH_SHARE: Final = 0.01
 """Share of rows without the blocks of their prompt length before it is noted."""
 
 Keys: TypeAlias = "list[int] | array[int]"
-
-
-def chain_content_ids(content_ids: Iterable[int]) -> list[int]:
-    """Prefix-chained 64-bit keys of ids that name only what is in their block.
-
-    Formula: key_0 = xxh3_64(id_0), key_i = xxh3_64(id_i, seed = key_(i-1)); ids as 8 bytes, little
-    endian, as the Bailian traces are chained.
-    """
-    keys: list[int] = []
-    previous = 0
-    for content_id in content_ids:
-        previous = xxhash.xxh3_64_intdigest(content_id.to_bytes(8, "little"), previous)
-        keys.append(previous)
-    return keys
 
 
 class HashedBlocks:

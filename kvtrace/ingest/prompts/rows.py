@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-import msgspec
-
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
-from kvtrace.ingest.jsonfields import Ignored
+from kvtrace.ingest.jsonfields import Ignored, json_record_rows
 from kvtrace.ingest.prompts import Prompt, PromptHasher
 from kvtrace.units import MIB
 
@@ -30,30 +28,9 @@ def prompted_rows(
     parse: Callable[[Record], Sequence[Prompted] | Ignored],
 ) -> Iterator[RequestRow]:
     """The rows of all records, with block keys. `parse` raises msgspec's errors."""
-    yield from with_blocks(_parsed(records, context, parse), context.prompt_hasher)
+    yield from with_blocks(json_record_rows(records, context.tally, parse), context.prompt_hasher)
     if context.prompt_hasher is not None:
         context.prompt_hasher.describe(context)
-
-
-def _parsed(
-    records: Iterable[Record],
-    context: ReadContext,
-    parse: Callable[[Record], Sequence[Prompted] | Ignored],
-) -> Iterator[Prompted]:
-    tally = context.tally
-    for record in records:
-        try:
-            parsed = parse(record)
-        except msgspec.ValidationError as bad:
-            tally.reject(record, "invalid_field", str(bad))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            tally.reject(record, "invalid_json", None)
-        else:
-            if isinstance(parsed, Ignored):
-                tally.ignore(parsed.reason)
-            else:
-                tally.use()
-                yield from parsed
 
 
 def with_blocks(rows: Iterable[Prompted], hasher: PromptHasher | None) -> Iterator[RequestRow]:

@@ -11,6 +11,7 @@ import msgspec
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow, Row, TransferRow
 from kvtrace.ingest.inert_pickle import InertPickleError, inert_rows
 from kvtrace.ingest.jsonfields import between_ns
+from kvtrace.ingest.modelnames import llm_name
 from kvtrace.ingest.sglang_meta import (
     MetaInfo,
     adapter_name,
@@ -18,7 +19,6 @@ from kvtrace.ingest.sglang_meta import (
     fill_request,
     hash_prompt,
     instant_of,
-    llm_name,
     storage_waits,
     whole_token_ids,
 )

@@ -9,7 +9,7 @@ from typing import Final
 
 from kvtrace.ingest.contract import Metric, ReadContext
 from kvtrace.ingest.formats.sglang_text.ranks import Ranks
-from kvtrace.ingest.sglang_meta import llm_name
+from kvtrace.ingest.modelnames import llm_name
 from kvtrace.units import GB, GIB
 
 CAPACITY_STARTS: Final = ("KV Cache is allocated. ", "max_total_num_tokens=")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kvtrace.ingest.contract import Metric, ReadContext
+from kvtrace.ingest.modelnames import llm_name
 from kvtrace.units import GIB
 
 _WORDS = re.compile(r"vLLM |LLM engine|args: |KV cache |concurrency|blocks")
@@ -215,10 +216,3 @@ def _count(text: str) -> int:
 
 def _instant(metric: str, value: float, unit: str) -> Metric:
     return Metric(metric=metric, value=float(value), unit=unit, window="instant")
-
-
-def llm_name(name: str) -> str:
-    """The model's name; of a path, its last part (a path may name people and hosts)."""
-    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
-        return name.rstrip("/").rsplit("/", 1)[-1]
-    return name
