@@ -14,6 +14,7 @@ Clock = Literal["utc", "naive", "relative", "monotonic", "order"]
 Status = Literal["ok", "error", "cancelled", "gateway_cache_hit", "open"]
 SourceRole = Literal["headline", "joined", "beside"]
 NoteSeverity = Literal["info", "warning"]
+DerivedParam = str | int | float | bool | list[str | int | float] | None
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,4 +144,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     totals: Totals
     tables: dict[str, list[PartEntry]]
     digest: str
-    """Logical digest of all rows: the same for any parts, threads and salt."""
+    """Logical digest of all rows: the same for any parts, threads and salt, and whatever tables
+    were derived since."""
+    derived: dict[str, dict[str, DerivedParam]] = msgspec.field(default_factory=dict)
+    """By derived table that was made: the parameters that it was made with."""

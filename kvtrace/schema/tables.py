@@ -44,6 +44,8 @@ class Table:
     grain: str
     columns: tuple[Column, ...]
     order_by: tuple[str, ...]
+    is_derived: bool = False
+    """Made after ingest, with parameters (`store.derived`): no rows until somebody asks for it."""
 
     def polars_schema(self) -> dict[str, pl.DataType]:
         """Column name to polars type, in column order."""
@@ -364,6 +366,56 @@ BLOCK_STAYS: Final = Table(
     ("event_key", "position"),
 )
 
+POLICY_HITS: Final = Table(
+    "policy_hits",
+    "what one cache of one size under one policy serves of the requests of a cache domain",
+    (
+        Column("cache_domain", "int32", "key", "the cache domain"),
+        Column(
+            "policy",
+            "text",
+            "name",
+            "lru | leaf_lru | fifo | lfu | arc | s3_fifo | length_aware | ttl, or a bound:"
+            " strict_optimum_low | strict_optimum_high | relaxed_optimum | unlimited",
+        ),
+        Column(
+            "admission", "text", "name", "all | second_use (written from the second request on)"
+        ),
+        Column("weight", "text", "name", "blocks (each weighs 1) | tokens (a partial block less)"),
+        Column("capacity_blocks", "int64", "blocks", "capacity; of full blocks where tokens weigh"),
+        Column("capacity_tokens", "int64", "tokens", "capacity", "blocks weigh"),
+        Column("ttl_ns", "int64", "ns", "a block is gone this long after its last use", "not ttl"),
+        Column("hit_blocks", "int64", "blocks", "references served from the cache"),
+        Column("hit_tokens", "int64", "tokens", "prompt tokens served from the cache"),
+        Column("block_refs", "int64", "blocks", "references in all"),
+        Column("prompt_tokens", "int64", "tokens", "prompt tokens of all requests"),
+        Column("writes_blocks", "int64", "blocks", "blocks written into the cache", "a bound"),
+        Column("writes_tokens", "int64", "tokens", "tokens of those blocks", "a bound"),
+        Column("requests", "int64", "requests", "requests of the domain"),
+        Column("requests_with_hit", "int64", "requests", "with at least one block served"),
+    ),
+    ("cache_domain", "weight", "capacity_blocks", "policy", "admission", "ttl_ns"),
+    is_derived=True,
+)
+
+POOL_HITS: Final = Table(
+    "pool_hits",
+    "what several private LRU caches, or one shared, serve of the requests of a cache domain",
+    (
+        Column("cache_domain", "int32", "key", "the cache domain"),
+        Column("routing", "text", "name", "one | round_robin | session_sticky | kv_centric"),
+        Column("instances", "int64", "count", "caches, each of an instance"),
+        Column("capacity_blocks", "int64", "blocks", "capacity of each cache"),
+        Column("total_capacity_blocks", "int64", "blocks", "capacity of all together"),
+        Column("hit_blocks", "int64", "blocks", "references served from the instance's cache"),
+        Column("hit_tokens", "int64", "tokens", "prompt tokens served from it"),
+        Column("block_refs", "int64", "blocks", "references in all"),
+        Column("prompt_tokens", "int64", "tokens", "prompt tokens of all requests"),
+    ),
+    ("cache_domain", "routing", "instances", "capacity_blocks"),
+    is_derived=True,
+)
+
 TABLES: Final[dict[str, Table]] = {
     table.name: table
     for table in (
@@ -376,5 +428,7 @@ TABLES: Final[dict[str, Table]] = {
         REJECTS,
         REUSE,
         BLOCK_STAYS,
+        POLICY_HITS,
+        POOL_HITS,
     )
 }

@@ -9,8 +9,10 @@ dataset paths.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -49,13 +51,20 @@ class DatasetWriter(AbstractContextManager["DatasetWriter"]):
     """Writes one commit of a dataset folder.
 
     Takes the lock of the folder above unless the caller already holds it and passes it. Use
-    `with`, so that the lock is given back when something fails.
+    `with`, so that the lock is given back when something fails. `kept` are parts of the commit
+    before, by table, that stay as they are.
     """
 
-    def __init__(self, directory: Path, *, lock: OutputLock | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        lock: OutputLock | None = None,
+        kept: Mapping[str, Sequence[PartEntry]] = MappingProxyType({}),
+    ) -> None:
         self.directory = directory
         self._own_lock = OutputLock(directory.parent) if lock is None else None
-        self._parts: dict[str, list[PartEntry]] = {name: [] for name in TABLES}
+        self._parts: dict[str, list[PartEntry]] = {name: [*kept.get(name, ())] for name in TABLES}
         if self._own_lock is not None:
             self._own_lock.acquire()
         try:
@@ -252,8 +261,15 @@ class _VersionOnly(msgspec.Struct):
 
 
 def _check_tables(directory: Path, manifest: Manifest) -> None:
-    """Refuse a dataset without a table of today: an absent table would look like no rows."""
-    absent = [name for name in TABLES if name not in manifest.tables]
+    """Refuse a dataset without a table of today: an absent table would look like no rows.
+
+    A derived table has none until somebody asks for it.
+    """
+    absent = [
+        name
+        for name, table in TABLES.items()
+        if name not in manifest.tables and not table.is_derived
+    ]
     if absent:
         raise OutputError(
             "KVT-O007",

@@ -72,6 +72,9 @@ def fill(session: Session, spec: dict[str, Any]) -> None:
         frames["block_stays"] = pl.DataFrame(stays, schema=BLOCK_STAYS.polars_schema())
     if "reuse" in spec:
         frames["reuse"] = pl.DataFrame(spec["reuse"], schema=REUSE.polars_schema())
+    for name, table in TABLES.items():
+        if table.is_derived and name in spec:
+            frames[name] = pl.DataFrame(spec[name], schema=table.polars_schema())
     for name, frame in frames.items():
         session.create_table(name, frame)
 
