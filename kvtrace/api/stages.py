@@ -35,9 +35,10 @@ from kvtrace.ingest.mapping import Mapping, load_mapping
 from kvtrace.ingest.pipeline import fingerprint, ingest_paths
 from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.query.catalog import QueryResult, load_catalog
-from kvtrace.reuse.facts import build_reuse
+from kvtrace.reuse.continuations import build_continuations
+from kvtrace.reuse.facts import build_reuse_of
 from kvtrace.reuse.stays import build_block_stays
-from kvtrace.reuse.trace import build_trace
+from kvtrace.reuse.trace import build_trace, order_requests
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.schema.manifest import SCHEMA_VERSION, CacheDomain, Manifest
 from kvtrace.store.dataset import MANIFEST_NAME, Dataset, DatasetWriter, discard_output
@@ -101,13 +102,16 @@ def ingest_into(
         return IngestOutcome(existing, is_reused=True)
     read = ingest_paths(inputs, settings=read_settings, salt=salt, progress=watch)
     watch.start("reuse")
-    facts = build_reuse(read.frames["requests"], read.frames["blocks"], read.domains)
+    ordered = order_requests(read.frames["requests"], read.frames["blocks"])
+    facts = build_reuse_of(ordered, read.domains)
+    turns = build_continuations(ordered, read.domains)
     stays = build_block_stays(read.frames["block_events"])
     watch.finish(
         f"{len(facts):,} facts" + (f", {len(stays):,} stays of blocks" if len(stays) else "")
     )
     with DatasetWriter(folder / DATASET_FOLDER, lock=lock) as writer:
-        for name, frame in {**read.frames, "reuse": facts, "block_stays": stays}.items():
+        made = {"reuse": facts, "continuations": turns, "block_stays": stays}
+        for name, frame in {**read.frames, **made}.items():
             writer.write_table(name, frame)
         manifest = Manifest(
             schema_version=SCHEMA_VERSION,

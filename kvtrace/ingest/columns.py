@@ -22,10 +22,10 @@ from kvtrace.ingest.contract import (
     SampleRow,
     TransferRow,
 )
-from kvtrace.ingest.frame import LongRecord
+from kvtrace.ingest.files.frame import LongRecord
 from kvtrace.ingest.hashing import KeyedHasher, UIntArray, finished
-from kvtrace.ingest.requestcolumns import RequestColumns, int32
-from kvtrace.ingest.stamps import Resolver, RowStamps
+from kvtrace.ingest.request_columns import RequestColumns, int32
+from kvtrace.ingest.values.stamps import Resolver, RowStamps
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock
 from kvtrace.schema.tables import BLOCK_EVENTS, REJECTS, SAMPLES, TRANSFERS, Table

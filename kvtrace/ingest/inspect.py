@@ -12,7 +12,7 @@ import polars as pl
 from kvtrace.exec.progress import SilentProgress
 from kvtrace.ingest.capabilities import answered, question
 from kvtrace.ingest.contract import Format
-from kvtrace.ingest.discover import discover
+from kvtrace.ingest.files.discover import discover
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.readfile import FileReader, IngestSettings
 from kvtrace.ingest.registry import all_formats

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
-from kvtrace.ingest.blocks import (
+from kvtrace.ingest.blocks.table import (
     MISMATCH_FLAG,
     DomainBlocks,
     DomainInput,
@@ -19,12 +19,12 @@ from kvtrace.ingest.blocks import (
     gathered,
 )
 from kvtrace.ingest.contract import ReadContext
+from kvtrace.ingest.files.rotation import join_rotations
 from kvtrace.ingest.hashing import KeyedHasher
-from kvtrace.ingest.join import is_twin, join_sources, join_twins
+from kvtrace.ingest.joining.join import is_twin, join_sources, join_twins
+from kvtrace.ingest.joining.sessions import resolve_parents
 from kvtrace.ingest.modelnames import NameBook
-from kvtrace.ingest.rotation import join_rotations
-from kvtrace.ingest.sampling import note_sampling
-from kvtrace.ingest.sessions import resolve_parents
+from kvtrace.ingest.sampling.detect import note_sampling
 from kvtrace.ingest.sources import (
     FileRead,
     Source,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kvtrace.ingest.columns import RowCollector
-from kvtrace.ingest.limits import IMPLAUSIBLE_FLAG, PLAUSIBLE_TOKENS
+from kvtrace.ingest.values.limits import IMPLAUSIBLE_FLAG, PLAUSIBLE_TOKENS
 from kvtrace.schema.manifest import FileEntry, Note, NoteSeverity, SourceEntry
 
 NOT_RECOGNISED: Final = "not_recognised"

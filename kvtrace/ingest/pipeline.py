@@ -14,7 +14,7 @@ import polars as pl
 from kvtrace.errors import InputError, Location
 from kvtrace.exec.progress import Progress, SilentProgress
 from kvtrace.ingest.contract import Format
-from kvtrace.ingest.discover import Discovery, discover
+from kvtrace.ingest.files.discover import Discovery, discover
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.mapping import unused_mapping
 from kvtrace.ingest.modelnames import HIDDEN_NOTE

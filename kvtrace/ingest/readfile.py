@@ -12,9 +12,9 @@ import polars as pl
 from kvtrace.exec.progress import Progress
 from kvtrace.ingest.columns import RowCollector
 from kvtrace.ingest.contract import Format, Framing, ReadContext, Record, Tally
-from kvtrace.ingest.decompress import DecodedStream
-from kvtrace.ingest.discover import InputFile
-from kvtrace.ingest.frame import FrameCounts, frame, line_blocks
+from kvtrace.ingest.files.decompress import DecodedStream
+from kvtrace.ingest.files.discover import InputFile
+from kvtrace.ingest.files.frame import FrameCounts, frame, line_blocks
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.mapping import Mapping, recognise_mapped
 from kvtrace.ingest.notes import implausible_lengths, not_recognised

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Framing, Guess, Head
-from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.ingest.files.frame import FrameCounts, frame
 from kvtrace.ingest.modelnames import is_name
 from kvtrace.ingest.tabular import MAX_TABLE_BYTES, table_kind, table_schema
 from kvtrace.ingest.textlog.formats import vote

@@ -11,10 +11,10 @@ import polars as pl
 
 from kvtrace.ingest.columns import FILE_KEY_STEP, FileRows
 from kvtrace.ingest.contract import Format, ReadContext
+from kvtrace.ingest.joining.pairs import REUSED_APART_NS
+from kvtrace.ingest.joining.twins import seats
 from kvtrace.ingest.modelnames import NameBook
-from kvtrace.ingest.pairs import REUSED_APART_NS
-from kvtrace.ingest.requestcolumns import COPY_DIGEST
-from kvtrace.ingest.twins import seats
+from kvtrace.ingest.request_columns import COPY_DIGEST
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock, FileEntry, Grade, Note, SourceEntry, SourceRole
 from kvtrace.schema.metrics import HIT_METRICS

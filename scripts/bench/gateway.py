@@ -96,7 +96,7 @@ def ingest(log: Path, folder: Path, *, is_hashing: bool) -> list[str]:
 READ = """
 import sys
 from kvtrace.exec.progress import SilentProgress
-from kvtrace.ingest.discover import discover
+from kvtrace.ingest.files.discover import discover
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.readfile import FileReader, IngestSettings
 from kvtrace.ingest.registry import all_formats

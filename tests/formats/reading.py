@@ -23,7 +23,7 @@ from kvtrace.ingest.contract import (
     Tally,
     TransferRow,
 )
-from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.ingest.files.frame import FrameCounts, frame
 from kvtrace.ingest.prompts import PromptHasher
 from kvtrace.ingest.sniff import build_head, recognise
 from kvtrace.ingest.textlog.router import LogRouter, RowSink, date_row

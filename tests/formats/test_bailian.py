@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvtrace.ingest.blockids import chain_content_ids
+from kvtrace.ingest.blocks.ids import chain_content_ids
 from kvtrace.ingest.contract import RequestRow
 from kvtrace.ingest.formats.bailian import FORMATS
 from kvtrace.ingest.registry import all_formats

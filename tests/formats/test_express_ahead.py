@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from kvtrace.ingest.contract import ReadContext, Tally
+from kvtrace.ingest.files.frame import LineBlock
 from kvtrace.ingest.formats.vllm_text.express import ADDED, BARE, express_kinds
-from kvtrace.ingest.frame import LineBlock
 from kvtrace.ingest.textlog import ahead
 from kvtrace.ingest.textlog.ahead import (
     AWAY_BLOCKS,

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from kvtrace.ingest.contract import Format, LineTime, ReadContext, Row, Tally
-from kvtrace.ingest.frame import FrameCounts, frame, line_blocks
+from kvtrace.ingest.files.frame import FrameCounts, frame, line_blocks
 from kvtrace.ingest.registry import all_formats
 from kvtrace.ingest.textlog import ahead
 from kvtrace.ingest.textlog.express import ExpressLane

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvtrace.ingest.contract import ReadContext, RequestRow, Tally
+from kvtrace.ingest.families.gateways import GatewayFile, endpoint_of, status_of_code
 from kvtrace.ingest.formats import (
     apisix,
     cloudflare_ai_gateway,
@@ -24,11 +25,10 @@ from kvtrace.ingest.formats import (
     portkey,
     provider_usage,
 )
-from kvtrace.ingest.gateways import GatewayFile, endpoint_of, status_of_code
-from kvtrace.ingest.instants import Instants
 from kvtrace.ingest.registry import all_formats
 from kvtrace.ingest.sniff import recognise
 from kvtrace.ingest.usage import TokenUsage
+from kvtrace.ingest.values.instants import Instants
 from tests.formats.reading import DATA, MODIFIED_AT_NS, read_bytes, sniffed
 
 MODULES = (

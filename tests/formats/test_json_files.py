@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kvtrace.ingest.jsonfields import decode_json
 from kvtrace.ingest.registry import all_formats, format_named
+from kvtrace.ingest.values.jsonfields import decode_json
 from tests.formats.reading import DATA, read_bytes, sniffed
 
 NAMES = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvtrace.exec.progress import SilentProgress
-from kvtrace.ingest.discover import discover
+from kvtrace.ingest.files.discover import discover
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.readfile import FileReader, IngestSettings, check_conservation
 from kvtrace.ingest.registry import all_formats

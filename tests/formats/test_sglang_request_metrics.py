@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvtrace.ingest.contract import TransferRow
+from kvtrace.ingest.families.hicache import storage_tier
 from kvtrace.ingest.formats.sglang_request_metrics import FORMATS
-from kvtrace.ingest.hicache import storage_tier
 from kvtrace.ingest.registry import all_formats
 from tests.formats.reading import DATA, read_bytes, sniffed
 

@@ -9,8 +9,8 @@ import pytest
 
 from kvtrace.ingest.contract import RequestRow
 from kvtrace.ingest.formats.vllm_text import FORMATS
+from kvtrace.ingest.joining.request_ids import call_id
 from kvtrace.ingest.registry import all_formats
-from kvtrace.ingest.request_ids import call_id
 from tests.formats.reading import Reading, decoded, read_bytes, read_log, sniffed
 
 VLLM = FORMATS[0]

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable
 
 from kvtrace.ingest.contract import ReadContext, Record, Tally
-from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.ingest.files.frame import FrameCounts, frame
 from kvtrace.ingest.mapping import Mapping, recognise_mapped
 from kvtrace.ingest.mapping.parse import parse_mapping
 from kvtrace.ingest.prompts import PromptHasher

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from kvtrace.ingest.blocks import (
+from kvtrace.ingest.blocks.table import (
     DomainBlocks,
     DomainInput,
     DomainSpec,

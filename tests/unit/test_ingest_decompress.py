@@ -11,7 +11,12 @@ from collections.abc import Callable
 
 import pytest
 
-from kvtrace.ingest.decompress import CHUNK_BYTES, READ_BYTES, DecodedStream, detect_compression
+from kvtrace.ingest.files.decompress import (
+    CHUNK_BYTES,
+    READ_BYTES,
+    DecodedStream,
+    detect_compression,
+)
 from tests import zstd
 
 TEXT = b"".join(b"line %d\n" % number for number in range(1000))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvtrace.errors import InputError
-from kvtrace.ingest.discover import discover, printable
+from kvtrace.ingest.files.discover import discover, printable
 
 
 def names(*inputs: Path | str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kvtrace.ingest.contract import Framing, Record
-from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.ingest.files.frame import FrameCounts, frame
 
 
 def framed(

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from kvtrace.ingest.contract import Record, Tally
-from kvtrace.ingest.layers import LinePeeler, PeeledLine, skip_progress_bar
-from kvtrace.ingest.pyrepr import int_list_length, outside_pattern, repr_to_json, string_end
+from kvtrace.ingest.files.layers import LinePeeler, PeeledLine, skip_progress_bar
+from kvtrace.ingest.values.pyrepr import int_list_length, outside_pattern, repr_to_json, string_end
 
 
 def peel_all(*lines: str) -> tuple[list[PeeledLine], Tally]:

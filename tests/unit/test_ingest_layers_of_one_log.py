@@ -10,9 +10,9 @@ import pytest
 from kvtrace.ingest.columns import FILE_KEY_STEP, RowCollector
 from kvtrace.ingest.contract import ReadContext, RequestRow, Tally
 from kvtrace.ingest.hashing import KeyedHasher
-from kvtrace.ingest.join import join_sources
-from kvtrace.ingest.request_ids import call_id, without_suffix
-from kvtrace.ingest.requestcolumns import CALL_ID, COPY_DIGEST, STRIPPED_ID
+from kvtrace.ingest.joining.join import join_sources
+from kvtrace.ingest.joining.request_ids import call_id, without_suffix
+from kvtrace.ingest.request_columns import CALL_ID, COPY_DIGEST, STRIPPED_ID
 from kvtrace.ingest.sources import FileRead, Source
 from kvtrace.schema.manifest import Clock, FileEntry, Grade
 from tests.unit.ingest_formats import SALT, made_up

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtrace.ingest.contract import Record, Tally
-from kvtrace.ingest.layers import LinePeeler
+from kvtrace.ingest.files.layers import LinePeeler
 from kvtrace.ingest.textlog.prefixes import parse_plain, parse_prefix
 
 PLAIN = [

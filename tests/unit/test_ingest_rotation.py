@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kvtrace.ingest.files.rotation import rotation_name
 from kvtrace.ingest.pipeline import Ingested
-from kvtrace.ingest.rotation import rotation_name
 from tests.unit.ingest_formats import ingest, made_up, write_rows
 
 S = 1_000_000_000

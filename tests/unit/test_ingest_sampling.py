@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from kvtrace.ingest.pipeline import Ingested
-from kvtrace.ingest.sampling import LogTables, Sampling, detect_sampling
+from kvtrace.ingest.sampling.detect import LogTables, Sampling, detect_sampling
 from kvtrace.reuse.facts import build_reuse
 from kvtrace.schema.tables import BLOCKS, KEYS, REQUESTS, SAMPLES
 from kvtrace.synth.generate import SynthRequest, generate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvtrace.ingest.tokenblocks import chain_token_blocks, parse_token_ids
+from kvtrace.ingest.blocks.tokens import chain_token_blocks, parse_token_ids
 
 KEY = b"k" * 32
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.values.jsonfields import (
     Ignored,
     count_of,
     decode_json,
@@ -24,7 +24,7 @@ from kvtrace.ingest.jsonfields import (
     instant_ns,
     json_record_rows,
 )
-from kvtrace.ingest.rawvalues import id_of
+from kvtrace.ingest.values.rawvalues import id_of
 
 SCHEMA: Final = "dynamo.agentic_mooncake"
 _MS: Final = -3

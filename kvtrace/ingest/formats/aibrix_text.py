@@ -19,9 +19,9 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Tally,
 )
-from kvtrace.ingest.jsonfields import flag_lengths
 from kvtrace.ingest.textlog.fields import BadField, count_of, key_values, llm_of
 from kvtrace.ingest.textlog.formats import log_format
+from kvtrace.ingest.values.jsonfields import flag_lengths
 
 _MESSAGE = re.compile(r'"(request[ _]start|request[ _]end|processing request)"(?=\s|\Z)')
 _CUT_MESSAGE = re.compile(r'"(?:request[ _](?:start|end)|processing request)\Z')

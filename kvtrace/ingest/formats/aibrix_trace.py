@@ -14,10 +14,16 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import Ignored, count_of, decode_json, flag_lengths, instant_ns
 from kvtrace.ingest.prompts import Prompt
 from kvtrace.ingest.prompts.rows import Prompted, prompted_rows
-from kvtrace.ingest.rawvalues import id_of, name_of
+from kvtrace.ingest.values.jsonfields import (
+    Ignored,
+    count_of,
+    decode_json,
+    flag_lengths,
+    instant_ns,
+)
+from kvtrace.ingest.values.rawvalues import id_of, name_of
 
 _MS: Final = -3
 _LENGTHS: Final = frozenset({"Prompt Length", "prompt_length", "prompt"})

@@ -23,9 +23,10 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.gateways import GatewayFile, endpoint_of, status_in, status_of_code
-from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
-from kvtrace.ingest.rawvalues import (
+from kvtrace.ingest.families.gateways import GatewayFile, endpoint_of, status_in, status_of_code
+from kvtrace.ingest.usage import TokenUsage, read_usage
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
+from kvtrace.ingest.values.rawvalues import (
     NO_VALUE,
     id_of,
     name_of,
@@ -34,7 +35,6 @@ from kvtrace.ingest.rawvalues import (
     raw_flag,
     raw_text,
 )
-from kvtrace.ingest.usage import TokenUsage, read_usage
 
 NO_CALL: Final = "without_llm_call"
 _ENDS: Final = ("msec", "time_iso8601", "timestamp", "time_local")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kvtrace.ingest.cells import BadCellError, CsvTable, parse_count, sniff_columns
 from kvtrace.ingest.clocks import parse_iso, zone_shift
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow
+from kvtrace.ingest.values.cells import BadCellError, CsvTable, parse_count, sniff_columns
 
 _REQUIRED = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 

@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.blockids import BlockIds, chain_content_ids
+from kvtrace.ingest.blocks.ids import BlockIds, chain_content_ids
 from kvtrace.ingest.clocks import seconds_resolution_ns, seconds_to_ns
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow
-from kvtrace.ingest.jsonrows import json_rows
-from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.families.json_rows import json_rows
+from kvtrace.ingest.values.limits import MAX_COUNT
 
 BLOCK_SIZE_TOKENS: Final = 16
 _NO_PARENT: Final = -1

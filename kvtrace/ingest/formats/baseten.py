@@ -17,11 +17,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kvtrace.ingest.blockids import chain_content_ids
-from kvtrace.ingest.blocksize import judge_blocks, take_stated
+from kvtrace.ingest.blocks.ids import chain_content_ids
+from kvtrace.ingest.blocks.size import judge_blocks, take_stated
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import flag_lengths
-from kvtrace.ingest.limits import MAX_COUNT
 from kvtrace.ingest.prompts import Prompt
 from kvtrace.ingest.prompts.rows import Prompted, with_blocks
 from kvtrace.ingest.tabular import (
@@ -30,6 +28,8 @@ from kvtrace.ingest.tabular import (
     table_batches,
     table_schema,
 )
+from kvtrace.ingest.values.jsonfields import flag_lengths
+from kvtrace.ingest.values.limits import MAX_COUNT
 from kvtrace.units import NS_PER_MS
 
 _REQUIRED: Final = ("timestamp_start_unix_ms", "input_tokens", "output_tokens")

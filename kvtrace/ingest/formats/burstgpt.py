@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kvtrace.ingest.cells import (
+from kvtrace.ingest.clocks import seconds_resolution_ns, seconds_to_ns
+from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow
+from kvtrace.ingest.values.cells import (
     BadCellError,
     CsvTable,
     parse_count,
     parse_decimal,
     sniff_columns,
 )
-from kvtrace.ingest.clocks import seconds_resolution_ns, seconds_to_ns
-from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow
 from kvtrace.units import NS_PER_S
 
 _REQUIRED = ("Timestamp", "Request tokens", "Response tokens")

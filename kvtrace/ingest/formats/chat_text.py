@@ -14,10 +14,10 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import Ignored, decode_json
 from kvtrace.ingest.prompts import Prompt, PromptHasher
 from kvtrace.ingest.prompts.rows import Prompted, prompted_rows
-from kvtrace.ingest.rawvalues import id_of, name_of
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json
+from kvtrace.ingest.values.rawvalues import id_of, name_of
 from kvtrace.units import MIB
 
 _USERS: Final = frozenset({"human", "user"})

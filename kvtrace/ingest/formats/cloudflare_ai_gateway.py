@@ -21,11 +21,11 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
-from kvtrace.ingest.gateways import GatewayFile, endpoint_of, status_in, status_of_code
-from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_flag
+from kvtrace.ingest.families.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
+from kvtrace.ingest.families.gateways import GatewayFile, endpoint_of, status_in, status_of_code
 from kvtrace.ingest.usage import read_usage
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_flag
 from kvtrace.schema.manifest import Status
 
 _SESSION_KEYS: Final = ("session_id", "sessionId", "session", "conversation_id", "conversationId")

@@ -22,10 +22,10 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.gateways import GatewayFile
-from kvtrace.ingest.jsonfields import Ignored, decode_json, json_record_rows
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of
+from kvtrace.ingest.families.gateways import GatewayFile
 from kvtrace.ingest.usage import read_usage
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, json_record_rows
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of
 
 TIME_IS_END_FLAG: Final = "time_is_end"
 _KINDS: Final = ("session_meta", "turn_context", "event_msg", "response_item", "compacted")

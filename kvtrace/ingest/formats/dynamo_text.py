@@ -21,7 +21,6 @@ from kvtrace.ingest.contract import (
     SampleRow,
     Tally,
 )
-from kvtrace.ingest.jsonfields import flag_lengths
 from kvtrace.ingest.textlog.fields import (
     BadField,
     count_of,
@@ -33,6 +32,7 @@ from kvtrace.ingest.textlog.fields import (
     split_spans,
 )
 from kvtrace.ingest.textlog.formats import log_format
+from kvtrace.ingest.values.jsonfields import flag_lengths
 from kvtrace.schema.manifest import Status
 
 _KVBM_2025_07: Final = "request complete isl: "

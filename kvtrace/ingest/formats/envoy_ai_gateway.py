@@ -24,16 +24,16 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.gateways import (
+from kvtrace.ingest.families.gateways import (
     NOT_INFERENCE,
     GatewayFile,
     endpoint_of,
     status_in,
     status_of_code,
 )
-from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
-from kvtrace.ingest.rawvalues import NO_VALUE, raw_decimal, raw_text
 from kvtrace.ingest.usage import read_attributes
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
+from kvtrace.ingest.values.rawvalues import NO_VALUE, raw_decimal, raw_text
 
 Role = Literal[
     "cached",

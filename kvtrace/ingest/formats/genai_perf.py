@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.benchcounts import CountBook, fill_counts
-from kvtrace.ingest.benchruns import MAX_RUN_BYTES
 from kvtrace.ingest.clocks import INT64_MAX
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.families.bench_counts import CountBook, fill_counts
+from kvtrace.ingest.families.bench_runs import MAX_RUN_BYTES
+from kvtrace.ingest.values.jsonfields import (
     Ignored,
     between_ns,
     decode_json,

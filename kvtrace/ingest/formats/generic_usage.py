@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.gateways import GatewayFile
-from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
-from kvtrace.ingest.rawvalues import id_of, name_of, raw_decimal, raw_text
+from kvtrace.ingest.families.gateways import GatewayFile
 from kvtrace.ingest.usage import read_usage
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
+from kvtrace.ingest.values.rawvalues import id_of, name_of, raw_decimal, raw_text
 
 _TIMES: Final = (
     "ts",

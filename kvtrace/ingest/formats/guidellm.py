@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.benchruns import MAX_RUN_BYTES
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.families.bench_runs import MAX_RUN_BYTES
+from kvtrace.ingest.values.jsonfields import (
     Ignored,
     between_ns,
     count_of,

@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.cells import BadCellError, CsvTable, sniff_columns
 from kvtrace.ingest.contract import (
     Format,
     Guess,
@@ -22,12 +21,13 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
-from kvtrace.ingest.gateways import GatewayFile, endpoint_of, status_of_code
-from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns
+from kvtrace.ingest.families.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
+from kvtrace.ingest.families.gateways import GatewayFile, endpoint_of, status_of_code
 from kvtrace.ingest.prompts.rows import Prompted
-from kvtrace.ingest.rawvalues import NO_VALUE, decimal_of, nested, raw_text
 from kvtrace.ingest.usage import read_usage
+from kvtrace.ingest.values.cells import BadCellError, CsvTable, sniff_columns
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, elapsed_ns
+from kvtrace.ingest.values.rawvalues import NO_VALUE, decimal_of, nested, raw_text
 from kvtrace.schema.manifest import Status
 
 _REQUIRED: Final = ("request_created_at", "delay_ms")

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.benchcounts import CountBook, fill_counts
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.families.bench_counts import CountBook, fill_counts
+from kvtrace.ingest.values.jsonfields import (
     Ignored,
     between_ns,
     count_of,

@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, Row
-from kvtrace.ingest.jsonfields import Ignored, decode_json, json_record_rows, keys_of
 from kvtrace.ingest.spans.calls import CALL_COLUMNS, CallReader, Span
 from kvtrace.ingest.spans.nesting import CallBook
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, json_record_rows, keys_of
 from kvtrace.units import MIB, NS_PER_US
 
 _HEAD_CHARS: Final = 4096

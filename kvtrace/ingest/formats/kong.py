@@ -22,11 +22,11 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.gateways import GatewayFile, endpoint_of, status_in, status_of_code
-from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns, keys_of
+from kvtrace.ingest.families.gateways import GatewayFile, endpoint_of, status_in, status_of_code
 from kvtrace.ingest.prompts.rows import Prompted
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_text
 from kvtrace.ingest.usage import TokenUsage, read_usage
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, elapsed_ns, keys_of
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_text
 
 NO_CALL: Final = "without_llm_call"
 _SINGULAR: Final = {

@@ -22,12 +22,12 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
-from kvtrace.ingest.gateways import GatewayFile
-from kvtrace.ingest.jsonfields import Ignored, between_ns, decode_json
+from kvtrace.ingest.families.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
+from kvtrace.ingest.families.gateways import GatewayFile
 from kvtrace.ingest.prompts.rows import Prompted
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, nested, raw_text
 from kvtrace.ingest.usage import TokenUsage, read_buckets, read_usage
+from kvtrace.ingest.values.jsonfields import Ignored, between_ns, decode_json
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, nested, raw_text
 
 _TYPES: Final = (
     "SPAN",

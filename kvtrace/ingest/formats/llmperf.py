@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.values.jsonfields import (
     Ignored,
     between_ns,
     count_of,

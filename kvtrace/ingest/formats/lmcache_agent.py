@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.instants import Instants
-from kvtrace.ingest.jsonfields import decode_json
 from kvtrace.ingest.prompts import Prompt
 from kvtrace.ingest.prompts.rows import Prompted, prompted_rows
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of
+from kvtrace.ingest.values.instants import Instants
+from kvtrace.ingest.values.jsonfields import decode_json
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of
 
 _COLUMNS: Final = frozenset({"timestamp", "input", "output", "session_id"})
 

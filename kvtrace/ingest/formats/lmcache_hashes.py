@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.values.jsonfields import (
     MAX_UINT64,
     Ignored,
     count_of,

@@ -23,15 +23,15 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.gateways import (
+from kvtrace.ingest.families.gateways import (
     NOT_INFERENCE,
     GatewayFile,
     endpoint_of,
     status_in,
     status_of_code,
 )
-from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, raw_decimal, raw_text
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, raw_decimal, raw_text
 from kvtrace.schema.manifest import Status
 
 RETRIED_FLAG: Final = "retried"

@@ -22,11 +22,11 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.gateways import GatewayFile, status_in, status_of_code
-from kvtrace.ingest.jsonfields import decode_json, json_record_rows, keys_of
+from kvtrace.ingest.families.gateways import GatewayFile, status_in, status_of_code
 from kvtrace.ingest.prompts.rows import Prompted
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, raw_text
 from kvtrace.ingest.usage import read_usage
+from kvtrace.ingest.values.jsonfields import decode_json, json_record_rows, keys_of
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, raw_text
 from kvtrace.schema.manifest import Status
 
 

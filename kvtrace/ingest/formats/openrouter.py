@@ -21,11 +21,11 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
-from kvtrace.ingest.gateways import GatewayFile
-from kvtrace.ingest.jsonfields import Ignored, decode_json, json_record_rows
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, raw_flag
+from kvtrace.ingest.families.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
+from kvtrace.ingest.families.gateways import GatewayFile
 from kvtrace.ingest.usage import read_usage
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, json_record_rows
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, raw_flag
 
 
 class _Generation(msgspec.Struct, gc=False):

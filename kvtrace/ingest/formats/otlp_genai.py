@@ -15,10 +15,10 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, Row
-from kvtrace.ingest.jsonfields import Ignored, decode_json, json_record_rows, keys_of
 from kvtrace.ingest.spans.calls import CALL_COLUMNS, ENGINE_SPAN, CallReader, Span
 from kvtrace.ingest.spans.nesting import CallBook
 from kvtrace.ingest.spans.prompts import PROMPT_KEYS
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, json_record_rows, keys_of
 from kvtrace.units import MIB
 
 _ERROR_CODES: Final = (2, "2", "STATUS_CODE_ERROR")

@@ -20,12 +20,12 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
-from kvtrace.ingest.gateways import GatewayFile, status_in, status_of_code
-from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns
+from kvtrace.ingest.families.envelopes import MAX_ANSWER_BYTES, Answers, entries_of
+from kvtrace.ingest.families.gateways import GatewayFile, status_in, status_of_code
 from kvtrace.ingest.prompts.rows import Prompted
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_text
 from kvtrace.ingest.usage import parsed_count, read_usage
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, elapsed_ns
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_text
 from kvtrace.schema.manifest import Status
 
 _MS: Final = -3

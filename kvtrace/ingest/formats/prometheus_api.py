@@ -15,12 +15,12 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, Row, SampleRow
-from kvtrace.ingest.jsonfields import Ignored, decode_json, json_record_rows, keys_of
 from kvtrace.ingest.prometheus import EXPORTERS, SUPPLIED
 from kvtrace.ingest.prometheus.exposition import stamp_ns
 from kvtrace.ingest.prometheus.scrapes import ScrapeBook
 from kvtrace.ingest.prometheus.series import Series
 from kvtrace.ingest.prometheus.seriesbook import SeriesBook
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, json_record_rows, keys_of
 from kvtrace.units import MIB
 
 _NAME: Final = "__name__"

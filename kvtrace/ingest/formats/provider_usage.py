@@ -21,10 +21,10 @@ from kvtrace.ingest.contract import (
     RequestRow,
     Row,
 )
-from kvtrace.ingest.gateways import GatewayFile
-from kvtrace.ingest.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_text
+from kvtrace.ingest.families.gateways import GatewayFile
 from kvtrace.ingest.usage import read_usage
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json, elapsed_ns, json_record_rows
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_text
 
 _TIMES: Final = ("ts", "timestamp", "time", "start_time", "created_at", "created")
 _SERVER_TIMES: Final = ("created_at", "created")

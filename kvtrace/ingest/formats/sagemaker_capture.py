@@ -17,13 +17,13 @@ from typing import Final, TypeVar
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.gateways import GatewayFile
-from kvtrace.ingest.jsonfields import Ignored, count_of, decode_json
+from kvtrace.ingest.families.gateways import GatewayFile
 from kvtrace.ingest.prompts import Prompt
 from kvtrace.ingest.prompts.chat import render_messages
 from kvtrace.ingest.prompts.rows import Prompted, prompted_rows
-from kvtrace.ingest.rawvalues import NO_VALUE, name_of
 from kvtrace.ingest.usage import TokenUsage, read_usage
+from kvtrace.ingest.values.jsonfields import Ignored, count_of, decode_json
+from kvtrace.ingest.values.rawvalues import NO_VALUE, name_of
 
 _EVENT: Final = b"data:"
 _LAST_EVENTS: Final = 1000

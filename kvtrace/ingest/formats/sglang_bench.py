@@ -13,10 +13,16 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.benchruns import MAX_RUN_BYTES, BenchRun, bench_row, check_lengths, entry
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.hicache import CachedDetails, fill_tiers
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.families.bench_runs import (
+    MAX_RUN_BYTES,
+    BenchRun,
+    bench_row,
+    check_lengths,
+    entry,
+)
+from kvtrace.ingest.families.hicache import CachedDetails, fill_tiers
+from kvtrace.ingest.values.jsonfields import (
     Ignored,
     count_of,
     decode_json,

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import decode_json, json_record_rows, keys_of
-from kvtrace.ingest.sglang_meta import MetaInfo, fill_request, storage_waits
+from kvtrace.ingest.families.sglang_meta import MetaInfo, fill_request, storage_waits
+from kvtrace.ingest.values.jsonfields import decode_json, json_record_rows, keys_of
 
 
 class _Metrics(MetaInfo, gc=False):

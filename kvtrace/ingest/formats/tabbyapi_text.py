@@ -13,9 +13,9 @@ from typing import Final
 
 from kvtrace.ingest.clocks import NO_TIME
 from kvtrace.ingest.contract import Format, LogContext, LogLine, RequestRow, Tally
-from kvtrace.ingest.jsonfields import flag_lengths, mean_per_token_ns
 from kvtrace.ingest.textlog.fields import BadField, count_of, earlier, elapsed_ns
 from kvtrace.ingest.textlog.formats import log_format
+from kvtrace.ingest.values.jsonfields import flag_lengths, mean_per_token_ns
 from kvtrace.units import NS_PER_S
 
 _LEVEL = re.compile(r"(?:INFO|DEBUG): {1,8}")

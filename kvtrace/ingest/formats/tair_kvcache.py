@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 import xxhash
 
-from kvtrace.ingest.blocksize import judge_blocks
+from kvtrace.ingest.blocks.size import judge_blocks
 from kvtrace.ingest.clocks import INT64_MAX
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.values.jsonfields import (
     MAX_UINT64,
     Ignored,
     count_of,
@@ -27,7 +27,7 @@ from kvtrace.ingest.jsonfields import (
     flag_lengths,
     json_record_rows,
 )
-from kvtrace.ingest.rawvalues import id_of
+from kvtrace.ingest.values.rawvalues import id_of
 from kvtrace.units import NS_PER_US
 
 _EPOCH_FROM_NS: Final = 10**17

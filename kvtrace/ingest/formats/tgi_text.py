@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, LogContext, LogLine, RequestRow, Tally
-from kvtrace.ingest.limits import MAX_COUNT
 from kvtrace.ingest.textlog.fields import (
     BadField,
     earlier,
@@ -23,6 +22,7 @@ from kvtrace.ingest.textlog.fields import (
     split_spans,
 )
 from kvtrace.ingest.textlog.formats import log_format
+from kvtrace.ingest.values.limits import MAX_COUNT
 
 _SPAN = re.compile(
     r"(?:compat_generate|generate|generate_stream|chat_completions|completions"

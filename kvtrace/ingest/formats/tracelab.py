@@ -14,15 +14,15 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.instants import Instants
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.values.instants import Instants
+from kvtrace.ingest.values.jsonfields import (
     between_ns,
     count_of,
     decode_json,
     flag_lengths,
     json_record_rows,
 )
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of
 
 _INPUTS: Final = frozenset({"user_message", "tool_result"})
 

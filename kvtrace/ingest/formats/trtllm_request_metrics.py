@@ -29,7 +29,7 @@ from kvtrace.ingest.contract import (
     Row,
     TransferRow,
 )
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.values.jsonfields import (
     between_ns,
     count_of,
     decode_json,

@@ -15,9 +15,15 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.benchruns import MAX_RUN_BYTES, BenchRun, bench_row, check_lengths, entry
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, Row
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.families.bench_runs import (
+    MAX_RUN_BYTES,
+    BenchRun,
+    bench_row,
+    check_lengths,
+    entry,
+)
+from kvtrace.ingest.values.jsonfields import (
     Ignored,
     decode_json,
     flag_lengths,

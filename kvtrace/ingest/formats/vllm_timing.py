@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.cells import BadCellError, CsvTable, parse_decimal, sniff_columns
 from kvtrace.ingest.clocks import seconds_resolution_ns, seconds_to_ns
 from kvtrace.ingest.contract import (
     Format,
@@ -26,8 +25,9 @@ from kvtrace.ingest.contract import (
     RequestRow,
     SampleRow,
 )
-from kvtrace.ingest.jsonrows import json_rows
-from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.families.json_rows import json_rows
+from kvtrace.ingest.values.cells import BadCellError, CsvTable, parse_decimal, sniff_columns
+from kvtrace.ingest.values.limits import MAX_COUNT
 from kvtrace.units import NS_PER_S
 
 _COUNTS: Final = ("input_toks", "output_toks")

@@ -18,7 +18,7 @@ import msgspec
 import xxhash
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.values.jsonfields import (
     MAX_UINT64,
     Ignored,
     count_of,
@@ -28,7 +28,7 @@ from kvtrace.ingest.jsonfields import (
     instant_ns,
     json_record_rows,
 )
-from kvtrace.ingest.rawvalues import id_of
+from kvtrace.ingest.values.rawvalues import id_of
 from kvtrace.units import MIB
 
 DEFAULT_BLOCK_TOKENS: Final = 64

@@ -9,11 +9,11 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from kvtrace.ingest.blockids import BlockIds, chain_content_ids
-from kvtrace.ingest.blocksize import judge_blocks
+from kvtrace.ingest.blocks.ids import BlockIds, chain_content_ids
+from kvtrace.ingest.blocks.size import judge_blocks
+from kvtrace.ingest.blocks.tokens import DEFAULT_BLOCK_TOKENS, chain_token_blocks
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.mapping.spec import BlocksSpec, TokensSpec
-from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS, chain_token_blocks
 
 _IDS: Final = msgspec.json.Decoder(list[int | str])
 _TOKENS: Final = msgspec.json.Decoder(list[int])

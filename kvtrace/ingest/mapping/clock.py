@@ -16,16 +16,16 @@ import msgspec
 from kvtrace.errors import Location, UsageError
 from kvtrace.ingest.clocks import parse_iso
 from kvtrace.ingest.contract import ReadContext
-from kvtrace.ingest.instants import (
+from kvtrace.ingest.mapping.parse import unit_in_name
+from kvtrace.ingest.mapping.spec import POWERS, UNIT_WORDS, FieldRef, TimeSpec, TimeUnit
+from kvtrace.ingest.values.instants import (
     NOT_AN_EPOCH_FLAG,
     Instants,
     epoch_power,
     parse_web_log_time,
 )
-from kvtrace.ingest.jsonfields import instant_ns
-from kvtrace.ingest.mapping.parse import unit_in_name
-from kvtrace.ingest.mapping.spec import POWERS, UNIT_WORDS, FieldRef, TimeSpec, TimeUnit
-from kvtrace.ingest.rawvalues import decimal_of
+from kvtrace.ingest.values.jsonfields import instant_ns
+from kvtrace.ingest.values.rawvalues import decimal_of
 
 _EARLIEST_S: Final = 946_684_800
 """2000-01-01: no log of a language model is older."""

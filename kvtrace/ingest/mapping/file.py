@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kvtrace.ingest.cells import BadCellError
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
-from kvtrace.ingest.jsonfields import Ignored
 from kvtrace.ingest.mapping.clock import ClockChoice, choose_clock
 from kvtrace.ingest.mapping.head import Fit
 from kvtrace.ingest.mapping.meanings import told_inclusive
@@ -19,6 +17,8 @@ from kvtrace.ingest.mapping.spec import InstantSpec, TimeSpec
 from kvtrace.ingest.mapping.spec import Mapping as MappingFile
 from kvtrace.ingest.mapping.values import Places, record_list, split_row
 from kvtrace.ingest.prompts.chat import render_messages
+from kvtrace.ingest.values.cells import BadCellError
+from kvtrace.ingest.values.jsonfields import Ignored
 
 
 @dataclass(slots=True, repr=False)

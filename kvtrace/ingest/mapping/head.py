@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from kvtrace.ingest.cells import BadCellError
 from kvtrace.ingest.contract import Framing
-from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.ingest.files.frame import FrameCounts, frame
 from kvtrace.ingest.mapping.names import close_names, flattened, is_name
 from kvtrace.ingest.mapping.spec import FieldRef, SourceSpec
 from kvtrace.ingest.mapping.values import Keys, opened, resolve, split_row
 from kvtrace.ingest.sniff import build_head, is_spread_json
+from kvtrace.ingest.values.cells import BadCellError
 
 DELIMITERS: Final = (",", ";", "\t", "|")
 _HEAD_ROWS: Final = 50

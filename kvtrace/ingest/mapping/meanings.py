@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kvtrace.ingest.gateways import status_of_code
+from kvtrace.ingest.families.gateways import status_of_code
 from kvtrace.ingest.mapping.spec import StatusSpec
 from kvtrace.schema.manifest import Status
 

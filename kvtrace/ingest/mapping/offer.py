@@ -9,8 +9,8 @@ from typing import Final
 
 from kvtrace.errors import Location, UsageError
 from kvtrace.ingest.contract import Format
-from kvtrace.ingest.decompress import DecodedStream
-from kvtrace.ingest.discover import InputFile, discover
+from kvtrace.ingest.files.decompress import DecodedStream
+from kvtrace.ingest.files.discover import InputFile, discover
 from kvtrace.ingest.mapping.spec import COMPRESSED_SUFFIXES, SourceSpec
 from kvtrace.ingest.mapping.suggest import Suggested, suggest
 from kvtrace.ingest.mapping.writing import render_suggestion

@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
-from kvtrace.ingest.jsonfields import Ignored, between_ns, count_of, elapsed_ns, flag_lengths
 from kvtrace.ingest.mapping.blocks import HashedBlocks, TokenBlocks
 from kvtrace.ingest.mapping.clock import ClockChoice, MappedClock
 from kvtrace.ingest.mapping.meanings import Counted, is_yes, status_of, text_seconds
@@ -22,8 +21,9 @@ from kvtrace.ingest.mapping.spec import (
 )
 from kvtrace.ingest.mapping.values import Places
 from kvtrace.ingest.prompts import PromptBlocks, PromptHasher
-from kvtrace.ingest.rawvalues import decimal_of
 from kvtrace.ingest.usage import TokenUsage, parsed_count, read_usage
+from kvtrace.ingest.values.jsonfields import Ignored, between_ns, count_of, elapsed_ns, flag_lengths
+from kvtrace.ingest.values.rawvalues import decimal_of
 
 LEFT_OUT: Final = "left_out_by_where"
 NO_VALUE: Final = "no_mapped_field"

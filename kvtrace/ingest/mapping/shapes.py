@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from kvtrace.ingest.clocks import parse_iso
-from kvtrace.ingest.instants import epoch_power, parse_web_log_time
 from kvtrace.ingest.mapping.clock import as_number, is_date
 from kvtrace.ingest.mapping.values import Keys, opened
+from kvtrace.ingest.values.instants import epoch_power, parse_web_log_time
 
 Kind = Literal[
     "date", "number", "flag", "text", "ids", "numbers", "messages", "objects", "object", "mixed"

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from kvtrace.ingest.blocksize import judge_blocks
+from kvtrace.ingest.blocks.size import judge_blocks
 from kvtrace.ingest.contract import ReadContext, Tally
 from kvtrace.ingest.mapping.guesses import Guess, guesses_of, status_guess, usage_guess
 from kvtrace.ingest.mapping.head import FileHead, look_at

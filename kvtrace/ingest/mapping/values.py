@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.cells import BadCellError, split_cells
-from kvtrace.ingest.frame import MAX_RECORD_BYTES
-from kvtrace.ingest.jsonfields import decode_json
+from kvtrace.ingest.files.frame import MAX_RECORD_BYTES
 from kvtrace.ingest.mapping.spec import FieldRef
+from kvtrace.ingest.values.cells import BadCellError, split_cells
+from kvtrace.ingest.values.jsonfields import decode_json
 
 Keys = tuple[str, ...]
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])

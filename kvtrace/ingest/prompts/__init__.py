@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from kvtrace.ingest.blocks.tokens import DEFAULT_BLOCK_TOKENS, chain_token_blocks
 from kvtrace.ingest.prompts.chat import TEMPLATE, render_messages
 from kvtrace.ingest.prompts.siphash import COMPILE_FROM_BYTES, KEY_BYTES, prefix_keys
 from kvtrace.ingest.prompts.tokenizer import Tokenizer, check_tokenizer, load_tokenizer
-from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS, chain_token_blocks
 
 if TYPE_CHECKING:
     from kvtrace.ingest.contract import ReadContext

@@ -14,10 +14,10 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import ReadContext, RequestRow
-from kvtrace.ingest.jsonfields import decode_json
 from kvtrace.ingest.prompts import Prompt
 from kvtrace.ingest.prompts.chat import plain_json, render_chat, render_content
 from kvtrace.ingest.prompts.rows import MISMATCH_FLAG, Prompted, filled
+from kvtrace.ingest.values.jsonfields import decode_json
 
 _NO_VALUE: Final = msgspec.Raw(b"")
 _NOTHING: Final = (b"", b"null", b"{}", b"[]", b'""')

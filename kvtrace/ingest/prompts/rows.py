@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
-from kvtrace.ingest.jsonfields import Ignored, json_record_rows
 from kvtrace.ingest.prompts import Prompt, PromptHasher
+from kvtrace.ingest.values.jsonfields import Ignored, json_record_rows
 from kvtrace.units import MIB
 
 Prompted = tuple[RequestRow, Prompt | None]

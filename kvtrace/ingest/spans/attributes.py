@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.clocks import seconds_to_ns
-from kvtrace.ingest.limits import MAX_COUNT
 from kvtrace.ingest.usage import OTEL_KEYS, TokenUsage, parsed_count, read_attributes
+from kvtrace.ingest.values.limits import MAX_COUNT
 
 _MAX_DIGITS: Final = 40
 _MAX_ADJUSTED: Final = 16

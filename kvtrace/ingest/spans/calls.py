@@ -14,11 +14,11 @@ from typing import Final
 
 from kvtrace.ingest.clocks import INT64_MAX
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
-from kvtrace.ingest.jsonfields import between_ns, flag_lengths, mean_per_token_ns
 from kvtrace.ingest.prompts.bodies import BodyReader
 from kvtrace.ingest.spans.attributes import Attributes
 from kvtrace.ingest.spans.prompts import prompt_of
 from kvtrace.ingest.usage import OTEL_KEYS
+from kvtrace.ingest.values.jsonfields import between_ns, flag_lengths, mean_per_token_ns
 from kvtrace.schema.manifest import Status
 
 ENGINE_SPAN: Final = "llm_request"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 from kvtrace.ingest.contract import ExpressKind, ReadContext, Tally
-from kvtrace.ingest.frame import LineBlock
+from kvtrace.ingest.files.frame import LineBlock
 from kvtrace.ingest.textlog.express import ExpressLane, Run
 from kvtrace.units import MIB
 

@@ -14,7 +14,7 @@ import msgspec
 
 from kvtrace.ingest.clocks import INT64_MAX, seconds_to_ns
 from kvtrace.ingest.contract import LineTime
-from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.values.limits import MAX_COUNT
 from kvtrace.units import NS_PER_MS, NS_PER_S, NS_PER_US, S_PER_HOUR
 
 _COUNT = re.compile(r"[0-9]{1,19}")

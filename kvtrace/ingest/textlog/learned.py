@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kvtrace.ingest.layers import PeeledLine
+from kvtrace.ingest.files.layers import PeeledLine
 from kvtrace.ingest.textlog.prefixes import NONE, VLLM, Prefix, parse_prefix
 
 WINDOW_LINES: Final = 64

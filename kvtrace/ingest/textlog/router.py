@@ -23,8 +23,8 @@ from kvtrace.ingest.contract import (
     Tally,
     TransferRow,
 )
-from kvtrace.ingest.frame import FrameCounts, LineBlock, block_records, line_record
-from kvtrace.ingest.layers import LinePeeler, PeeledLine, skip_progress_bar
+from kvtrace.ingest.files.frame import FrameCounts, LineBlock, block_records, line_record
+from kvtrace.ingest.files.layers import LinePeeler, PeeledLine, skip_progress_bar
 from kvtrace.ingest.textlog.ahead import LookAhead, SecondProcess, second_process
 from kvtrace.ingest.textlog.express import HEALTH_PATHS, ExpressLane, Run
 from kvtrace.ingest.textlog.learned import PrefixLearner

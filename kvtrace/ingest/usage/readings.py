@@ -15,9 +15,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from kvtrace.ingest.jsonfields import count_of
 from kvtrace.ingest.usage.shapes import LANGFUSE, OTEL, SHAPES, Shape
 from kvtrace.ingest.usage.values import count_at, parsed_count
+from kvtrace.ingest.values.jsonfields import count_of
 
 Rule = Literal["documented", "nothing_cached", "cached_exceeds_prompt", "total", "usual", "none"]
 """What settled the prompt count: the producer's own definition; nothing was cached, so both

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.jsonfields import count_of
+from kvtrace.ingest.values.jsonfields import count_of
 
 _ABSENT: Final = ("", "-")
 _MAX_DIGITS: Final = 40

@@ -26,7 +26,7 @@ from kvtrace.ingest.contract import (
 )
 from kvtrace.ingest.formats.kv_events.keys import KeyBook, engine_hash, key_book
 from kvtrace.ingest.formats.kv_events.streams import Stream, StreamBook
-from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.values.limits import MAX_COUNT
 
 _CHANGES: Final[dict[str, BlockChange]] = {"store": "stored", "delete": "removed"}
 _DISK_BACKENDS: Final = frozenset(

@@ -24,7 +24,7 @@ from kvtrace.ingest.contract import (
 )
 from kvtrace.ingest.formats.kv_events.keys import engine_hash, key_book
 from kvtrace.ingest.formats.kv_events.streams import Stream, StreamBook
-from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.values.limits import MAX_COUNT
 
 _LEVELS: Final[dict[int | None, Medium | None]] = {0: "device", 1: "host"}
 _TYPES: Final = frozenset({"created", "stored", "removed", "updated"})

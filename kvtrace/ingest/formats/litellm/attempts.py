@@ -9,11 +9,11 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
-from kvtrace.ingest.gateways import GatewayFile
-from kvtrace.ingest.jsonfields import between_ns
+from kvtrace.ingest.families.gateways import GatewayFile
 from kvtrace.ingest.prompts.bodies import Body
 from kvtrace.ingest.prompts.rows import Prompted
 from kvtrace.ingest.usage import read_usage
+from kvtrace.ingest.values.jsonfields import between_ns
 from kvtrace.schema.manifest import Status
 
 _FAILURES: Final = ("failure", "failed", "error")

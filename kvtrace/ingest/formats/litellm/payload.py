@@ -9,10 +9,10 @@ import msgspec
 
 from kvtrace.ingest.contract import Guess, Head, ReadContext, Record, Row
 from kvtrace.ingest.formats.litellm.attempts import Attempt, LiteLlmFile
-from kvtrace.ingest.jsonfields import decode_json
 from kvtrace.ingest.prompts.bodies import Body
 from kvtrace.ingest.prompts.rows import Prompted
-from kvtrace.ingest.rawvalues import NO_VALUE, id_of, name_of, nested, raw_flag, raw_text
+from kvtrace.ingest.values.jsonfields import decode_json
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, nested, raw_flag, raw_text
 
 _USAGE: Final = msgspec.json.Decoder(dict[str, object])
 

@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.cells import BadCellError, CsvTable, sniff_columns
 from kvtrace.ingest.contract import Guess, Head, ReadContext, Record, RequestRow
 from kvtrace.ingest.formats.litellm.attempts import Attempt, LiteLlmFile
 from kvtrace.ingest.formats.litellm.payload import tenant_of
-from kvtrace.ingest.jsonfields import decode_json
 from kvtrace.ingest.prompts.rows import Prompted
+from kvtrace.ingest.values.cells import BadCellError, CsvTable, sniff_columns
+from kvtrace.ingest.values.jsonfields import decode_json
 
 _REQUIRED: Final = ("request_id", "startTime", "spend")
 _COUNTS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")

@@ -16,8 +16,8 @@ from kvtrace.ingest.formats.llamacpp_text.lines import (
     parse_line,
 )
 from kvtrace.ingest.formats.llamacpp_text.slots import OTHER, ClockKey, Server, Task
-from kvtrace.ingest.jsonfields import count_of, elapsed_ns, flag_lengths, mean_per_token_ns
 from kvtrace.ingest.textlog.fields import BadField, llm_of
+from kvtrace.ingest.values.jsonfields import count_of, elapsed_ns, flag_lengths, mean_per_token_ns
 from kvtrace.units import NS_PER_S, NS_PER_US
 
 _MAX_SERVERS: Final = 256

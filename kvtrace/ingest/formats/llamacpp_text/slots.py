@@ -13,7 +13,7 @@ from typing import Final
 
 from kvtrace.ingest.contract import LineTime, LogLine, RequestRow
 from kvtrace.ingest.formats.llamacpp_text.lines import Event, OwnClock
-from kvtrace.ingest.jsonfields import flag_lengths, mean_per_token_ns
+from kvtrace.ingest.values.jsonfields import flag_lengths, mean_per_token_ns
 from kvtrace.schema.manifest import Status
 
 ClockKey = tuple[OwnClock, int]

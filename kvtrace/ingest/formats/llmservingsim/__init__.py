@@ -6,10 +6,10 @@ format and on reading the output). The runs of vLLM that it records are those of
 
 from __future__ import annotations
 
-from kvtrace.ingest.cells import sniff_columns
 from kvtrace.ingest.contract import Format, Guess, Head
 from kvtrace.ingest.formats.llmservingsim.requests import read_requests
 from kvtrace.ingest.formats.llmservingsim.results import RESULT_COLUMNS, read_results
+from kvtrace.ingest.values.cells import sniff_columns
 
 _PRODUCTION = "the requests are a workload for a simulator or a benchmark; logs of your own service"
 _VERSIONS = "casys-kaist/LLMServingSim 1 and 2: "

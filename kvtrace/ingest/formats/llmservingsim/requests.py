@@ -13,8 +13,8 @@ import msgspec
 
 from kvtrace.ingest.clocks import INT64_MAX
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow, Row
-from kvtrace.ingest.jsonfields import count_of, decode_json, flag_lengths, json_record_rows
-from kvtrace.ingest.rawvalues import id_of
+from kvtrace.ingest.values.jsonfields import count_of, decode_json, flag_lengths, json_record_rows
+from kvtrace.ingest.values.rawvalues import id_of
 
 MISMATCH_FLAG: Final = "token_count_mismatch"
 

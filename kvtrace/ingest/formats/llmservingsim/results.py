@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kvtrace.ingest.cells import BadCellError, CsvTable, parse_count, parse_decimal
 from kvtrace.ingest.clocks import INT64_MAX
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
+from kvtrace.ingest.values.cells import BadCellError, CsvTable, parse_count, parse_decimal
 
 RESULT_COLUMNS: Final = ("request id", "input", "output", "arrival", "latency")
 

@@ -23,7 +23,7 @@ from kvtrace.ingest.formats.lmcache_text.messages import (
     StoreIntent,
 )
 from kvtrace.ingest.formats.lmcache_text.moves import PooledMove, Step
-from kvtrace.ingest.request_ids import without_suffix
+from kvtrace.ingest.joining.request_ids import without_suffix
 
 MAX_OPEN: Final = 4_096
 _MAX_WAITING: Final = 512

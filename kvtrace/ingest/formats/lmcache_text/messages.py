@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from kvtrace.ingest.contract import Metric
 from kvtrace.ingest.formats.lmcache_text.sizes import MovedBytes, moved_bytes
-from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.values.limits import MAX_COUNT
 from kvtrace.units import NS_PER_MS, NS_PER_S
 
 Feature = Literal[

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from kvtrace.ingest.blockids import BlockIds
-from kvtrace.ingest.blocksize import judge_blocks
+from kvtrace.ingest.blocks.ids import BlockIds
+from kvtrace.ingest.blocks.size import judge_blocks
 from kvtrace.ingest.contract import ReadContext, Record, Row
 from kvtrace.ingest.formats.mooncake.clock import ArrivalClock
 from kvtrace.ingest.formats.mooncake.rows import BadFieldError, parse_row

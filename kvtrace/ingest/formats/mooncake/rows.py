@@ -8,10 +8,10 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from kvtrace.ingest.blockids import BlockIds
+from kvtrace.ingest.blocks.ids import BlockIds
 from kvtrace.ingest.contract import Record, RequestRow
 from kvtrace.ingest.formats.mooncake.clock import ArrivalClock, fits
-from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.values.limits import MAX_COUNT
 
 _MAX_UINT64: Final = 2**64 - 1
 TEXT_KEYS: Final = frozenset({"text_input", "messages", "payload"})

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Final, Literal
 
 from kvtrace.ingest.formats.mooncake_store.units import SIZE, size_bytes
-from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.values.limits import MAX_COUNT
 
 Generation = Literal["1", "2", "2b", "3"]
 ADMIN: Final = "Master Admin Metrics: "

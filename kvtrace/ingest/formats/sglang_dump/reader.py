@@ -8,11 +8,9 @@ from typing import Final
 
 import msgspec
 
+from kvtrace.ingest.blocks.tokens import DEFAULT_BLOCK_TOKENS
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow, Row, TransferRow
-from kvtrace.ingest.inert_pickle import InertPickleError, inert_rows
-from kvtrace.ingest.jsonfields import between_ns
-from kvtrace.ingest.modelnames import llm_name
-from kvtrace.ingest.sglang_meta import (
+from kvtrace.ingest.families.sglang_meta import (
     MetaInfo,
     adapter_name,
     block_tokens_of,
@@ -22,7 +20,9 @@ from kvtrace.ingest.sglang_meta import (
     storage_waits,
     whole_token_ids,
 )
-from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS
+from kvtrace.ingest.modelnames import llm_name
+from kvtrace.ingest.values.inert_pickle import InertPickleError, inert_rows
+from kvtrace.ingest.values.jsonfields import between_ns
 from kvtrace.units import NS_PER_S
 
 _ROWS_KEY: Final = "requests"

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from kvtrace.ingest.contract import Metric
-from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.values.limits import MAX_COUNT
 
 BatchKind = Literal["prefill", "decode"]
 _HEAD = re.compile(

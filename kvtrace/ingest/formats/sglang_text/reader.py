@@ -19,6 +19,15 @@ from kvtrace.ingest.contract import (
     Tally,
     TransferRow,
 )
+from kvtrace.ingest.families.sglang_meta import (
+    MetaInfo,
+    block_tokens_of,
+    fill_request,
+    hash_prompt,
+    instant_of,
+    storage_waits,
+    whole_token_ids,
+)
 from kvtrace.ingest.formats.sglang_text.batches import (
     BATCH_STARTS,
     Batch,
@@ -48,15 +57,6 @@ from kvtrace.ingest.formats.sglang_text.requests import (
 from kvtrace.ingest.formats.sglang_text.startup import CAPACITY_STARTS, EngineFacts
 from kvtrace.ingest.formats.sglang_text.timestats import TIME_STATS_STARTS, parse_time_stats
 from kvtrace.ingest.formats.sglang_text.version import VersionEvidence
-from kvtrace.ingest.sglang_meta import (
-    MetaInfo,
-    block_tokens_of,
-    fill_request,
-    hash_prompt,
-    instant_of,
-    storage_waits,
-    whole_token_ids,
-)
 from kvtrace.ingest.textlog.engines import EngineNames
 from kvtrace.schema.manifest import Grade
 from kvtrace.units import NS_PER_S

@@ -12,9 +12,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from kvtrace.ingest.jsonfields import decode_json
-from kvtrace.ingest.pyrepr import outside_pattern, repr_to_json, string_end
-from kvtrace.ingest.sglang_meta import MetaInfo, adapter_name, seconds_ns
+from kvtrace.ingest.families.sglang_meta import MetaInfo, adapter_name, seconds_ns
+from kvtrace.ingest.values.jsonfields import decode_json
+from kvtrace.ingest.values.pyrepr import outside_pattern, repr_to_json, string_end
 
 EventKind = Literal["received", "finished"]
 MAX_ID_CHARS: Final = 512

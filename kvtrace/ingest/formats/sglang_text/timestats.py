@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, Literal
 
-from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.values.limits import MAX_COUNT
 from kvtrace.units import MB, NS_PER_MS, NS_PER_S
 
 HalfKind = Literal["unified", "prefill", "decode"]

@@ -15,7 +15,7 @@ from typing import Final
 
 from kvtrace.ingest.contract import Format, Guess, Head, ReadContext, Record, Row
 from kvtrace.ingest.formats.trtllm_stats.reader import StatsFile
-from kvtrace.ingest.jsonfields import json_record_rows, keys_of
+from kvtrace.ingest.values.jsonfields import json_record_rows, keys_of
 
 
 def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:

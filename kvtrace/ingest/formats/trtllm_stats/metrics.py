@@ -9,7 +9,7 @@ import msgspec
 
 from kvtrace.ingest.contract import Metric
 from kvtrace.ingest.formats.trtllm_stats.shapes import Batch, Cache, Stats
-from kvtrace.ingest.jsonfields import count_of
+from kvtrace.ingest.values.jsonfields import count_of
 
 _MS: Final = -3
 _MAX_ADJUSTED: Final = 20

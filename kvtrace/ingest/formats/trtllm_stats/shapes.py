@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.ingest.jsonfields import decode_json
+from kvtrace.ingest.values.jsonfields import decode_json
 
 
 class Cache(msgspec.Struct, gc=False, rename="camel"):

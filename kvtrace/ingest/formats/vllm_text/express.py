@@ -11,13 +11,13 @@ import re
 from array import array
 from typing import Final, Literal
 
-from kvtrace.ingest.contract import ExpressKind, ReadContext
-from kvtrace.ingest.formats.vllm_text.messages import RequestEvent, is_truncated
-from kvtrace.ingest.tokenblocks import (
+from kvtrace.ingest.blocks.tokens import (
     DEFAULT_BLOCK_TOKENS,
     chain_token_blocks,
     parse_token_ids,
 )
+from kvtrace.ingest.contract import ExpressKind, ReadContext
+from kvtrace.ingest.formats.vllm_text.messages import RequestEvent, is_truncated
 
 _ID: Final = rb"([!-~]{1,512})"
 _HEAD_ID: Final = rb"([!-9;-~]{1,512}+)"

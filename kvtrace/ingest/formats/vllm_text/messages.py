@@ -14,8 +14,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from kvtrace.ingest.pyrepr import string_end
-from kvtrace.ingest.tokenblocks import parse_token_ids
+from kvtrace.ingest.blocks.tokens import parse_token_ids
+from kvtrace.ingest.values.pyrepr import string_end
 from kvtrace.schema.manifest import Status
 
 EventKind = Literal["received", "details", "added", "ended", "response", "response_details"]

@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kvtrace.ingest.blocks.tokens import DEFAULT_BLOCK_TOKENS, chain_token_blocks
 from kvtrace.ingest.contract import (
     LineTime,
     LogContext,
@@ -46,7 +47,6 @@ from kvtrace.ingest.formats.vllm_text.transfers import TRANSFERS_START, parse_tr
 from kvtrace.ingest.formats.vllm_text.version import VersionEvidence
 from kvtrace.ingest.textlog.engines import EngineNames
 from kvtrace.ingest.textlog.prefixes import VLLM
-from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS, chain_token_blocks
 
 _CUT_PREFIX = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d[\d :-]{0,20}(?:\[?[\w./-]*)?")
 _RANK = re.compile(r"EngineCore_DP(\d{1,5})")

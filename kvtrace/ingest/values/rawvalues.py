@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from kvtrace.ingest.jsonfields import decode_json
+from kvtrace.ingest.values.jsonfields import decode_json
 
 NO_VALUE: Final = msgspec.Raw(b"")
 _ABSENT: Final = ("", "-", "null")

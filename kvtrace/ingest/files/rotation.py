@@ -15,7 +15,7 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
-from kvtrace.ingest.blocks import agrees_with_length
+from kvtrace.ingest.blocks.table import agrees_with_length
 from kvtrace.ingest.columns import FileRows
 from kvtrace.ingest.sources import COUNTED, FileRead, time_range_ns
 from kvtrace.schema.manifest import Note

@@ -12,7 +12,7 @@ from typing import Final
 
 import polars as pl
 
-from kvtrace.ingest.requestcolumns import COPY_DIGEST
+from kvtrace.ingest.request_columns import COPY_DIGEST
 from kvtrace.units import NS_PER_S
 
 _SHARE: Final = 0.5

@@ -16,7 +16,7 @@ import msgspec
 
 from kvtrace.ingest.clocks import INT64_MAX, seconds_resolution_ns, seconds_to_ns
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow, Tally
-from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.values.limits import MAX_COUNT
 
 MAX_UINT64: Final = (1 << 64) - 1
 CACHED_ABOVE_PROMPT_FLAG: Final = "cached_above_prompt"

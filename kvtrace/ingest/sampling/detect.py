@@ -16,9 +16,9 @@ from typing import Final
 
 import polars as pl
 
-from kvtrace.ingest.sampled_blocks import BlockEvidence, numbered_blocks, unexplained_hits
-from kvtrace.ingest.sampled_sessions import missing_parents, missing_turns
-from kvtrace.ingest.sampled_times import counted_by_engine, slow_edge_ms
+from kvtrace.ingest.sampling.blocks import BlockEvidence, numbered_blocks, unexplained_hits
+from kvtrace.ingest.sampling.sessions import missing_parents, missing_turns
+from kvtrace.ingest.sampling.times import counted_by_engine, slow_edge_ms
 from kvtrace.ingest.sources import Source
 from kvtrace.schema.manifest import CacheDomain, Note
 from kvtrace.schema.sampling import (

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from kvtrace.ingest.contract import ReadContext, RequestRow
-from kvtrace.ingest.jsonfields import count_of
+from kvtrace.ingest.values.jsonfields import count_of
 
 _DISK: Final = frozenset({"file", "hicachefile", "hicachefilestorage", "nfs", "disk", "local"})
 _REMOTE: Final = ("mooncake", "hf3fs", "3fs", "aibrix", "eic", "simm", "lmcache", "redis", "s3")

@@ -21,7 +21,7 @@ from kvtrace.ingest.clocks import (
     zone_shift,
 )
 from kvtrace.ingest.contract import ReadContext
-from kvtrace.ingest.rawvalues import decimal_of, raw_text
+from kvtrace.ingest.values.rawvalues import decimal_of, raw_text
 from kvtrace.units import NS_PER_S
 
 NOT_AN_EPOCH_FLAG: Final = "time_not_an_epoch"

@@ -12,8 +12,8 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from kvtrace.ingest.contract import ReadContext, Record
-from kvtrace.ingest.jsonfields import Ignored, decode_json
-from kvtrace.ingest.rawvalues import NO_VALUE
+from kvtrace.ingest.values.jsonfields import Ignored, decode_json
+from kvtrace.ingest.values.rawvalues import NO_VALUE
 from kvtrace.units import MIB
 
 MAX_ANSWER_BYTES: Final = 256 * MIB

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from kvtrace.ingest.contract import Framing, Record
-from kvtrace.ingest.jsonscan import JsonScanner
+from kvtrace.ingest.values.jsonscan import JsonScanner
 from kvtrace.units import KIB, MIB
 
 MAX_RECORD_BYTES: Final = 16 * MIB

@@ -11,11 +11,11 @@ from typing import Annotated, Final
 
 import msgspec
 
+from kvtrace.ingest.blocks.tokens import DEFAULT_BLOCK_TOKENS, chain_token_blocks
 from kvtrace.ingest.clocks import INT64_MAX, seconds_resolution_ns
 from kvtrace.ingest.contract import ReadContext, RequestRow, TransferRow
-from kvtrace.ingest.hicache import CachedDetails, fill_tiers
-from kvtrace.ingest.jsonfields import between_ns, count_of, flag_lengths, mean_per_token_ns
-from kvtrace.ingest.tokenblocks import DEFAULT_BLOCK_TOKENS, chain_token_blocks
+from kvtrace.ingest.families.hicache import CachedDetails, fill_tiers
+from kvtrace.ingest.values.jsonfields import between_ns, count_of, flag_lengths, mean_per_token_ns
 from kvtrace.schema.manifest import Status
 from kvtrace.units import NS_PER_S
 

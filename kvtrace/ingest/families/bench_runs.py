@@ -15,7 +15,7 @@ import msgspec
 
 from kvtrace.ingest.clocks import INT64_MAX
 from kvtrace.ingest.contract import Record, RequestRow
-from kvtrace.ingest.jsonfields import (
+from kvtrace.ingest.values.jsonfields import (
     between_ns,
     count_of,
     elapsed_ns,

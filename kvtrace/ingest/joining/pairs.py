@@ -11,7 +11,7 @@ from typing import Final
 
 import polars as pl
 
-from kvtrace.ingest.requestcolumns import CALL_ID, STRIPPED_ID
+from kvtrace.ingest.request_columns import CALL_ID, STRIPPED_ID
 from kvtrace.units import NS_PER_S
 
 REUSED_APART_NS: Final = 600 * NS_PER_S

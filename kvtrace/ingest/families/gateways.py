@@ -9,12 +9,12 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
-from kvtrace.ingest.instants import Instants
-from kvtrace.ingest.jsonfields import Ignored, flag_lengths
 from kvtrace.ingest.prompts.bodies import BodyReader
 from kvtrace.ingest.prompts.rows import Prompted, note_few_prompts, prompted_rows, with_blocks
-from kvtrace.ingest.rawvalues import raw_text
 from kvtrace.ingest.usage import TokenUsage, parsed_count
+from kvtrace.ingest.values.instants import Instants
+from kvtrace.ingest.values.jsonfields import Ignored, flag_lengths
+from kvtrace.ingest.values.rawvalues import raw_text
 from kvtrace.schema.manifest import Status
 
 NOT_INFERENCE: Final = "not_an_inference_path"

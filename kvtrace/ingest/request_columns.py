@@ -16,9 +16,9 @@ import polars as pl
 
 from kvtrace.ingest.contract import LineTime, Record, RequestRow
 from kvtrace.ingest.hashing import KeyedHasher, UIntArray
-from kvtrace.ingest.limits import IMPLAUSIBLE_FLAG, PLAUSIBLE_TOKENS
-from kvtrace.ingest.request_ids import call_id, may_have_parts, without_suffix
-from kvtrace.ingest.stamps import RowStamps
+from kvtrace.ingest.joining.request_ids import call_id, may_have_parts, without_suffix
+from kvtrace.ingest.values.limits import IMPLAUSIBLE_FLAG, PLAUSIBLE_TOKENS
+from kvtrace.ingest.values.stamps import RowStamps
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.tables import REQUESTS
 

@@ -9,8 +9,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Final, TypeVar
 
 from kvtrace.ingest.contract import Guess, Head, ReadContext, Record
-from kvtrace.ingest.frame import MAX_RECORD_BYTES
-from kvtrace.ingest.limits import MAX_COUNT
+from kvtrace.ingest.files.frame import MAX_RECORD_BYTES
+from kvtrace.ingest.values.limits import MAX_COUNT
 
 _BOM: Final = "\ufeff"
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kvtrace.ingest.pairs import REUSED_APART_NS, Matched, matched, named
+from kvtrace.ingest.joining.pairs import REUSED_APART_NS, Matched, matched, named
 from kvtrace.ingest.sources import ABSOLUTE, HEADLINE_ORDER, Source
 from kvtrace.units import NS_PER_MS
 

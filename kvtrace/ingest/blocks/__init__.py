@@ -1,0 +1,1 @@
+"""Block ids, block sizes and the blocks table."""

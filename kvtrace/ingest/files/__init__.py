@@ -1,0 +1,1 @@
+"""From paths to records: find, unpack, peel, cut."""

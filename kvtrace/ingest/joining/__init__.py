@@ -1,0 +1,1 @@
+"""Which rows of which sources are the same request."""

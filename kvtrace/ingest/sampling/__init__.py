@@ -1,0 +1,1 @@
+"""Whether a log holds all requests or a sample of them."""

@@ -1,0 +1,1 @@
+"""Raw values of logs: numbers, texts, instants, JSON fields, Python literals."""
