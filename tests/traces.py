@@ -10,7 +10,9 @@ from typing import Literal
 
 import polars as pl
 
-from kvtrace.reuse.facts import build_reuse
+from kvtrace.reuse.continuations import build_continuations
+from kvtrace.reuse.facts import build_reuse_of
+from kvtrace.reuse.trace import order_requests
 from kvtrace.schema.manifest import CacheDomain
 from kvtrace.schema.tables import BLOCKS, REQUESTS
 from tests import zstd
@@ -84,7 +86,7 @@ def tables(
     block_size_tokens: int = 4,
     kernel: Literal["auto", "numpy", "numba"] = "auto",
 ) -> dict[str, pl.DataFrame]:
-    """The requests, blocks and reuse tables; a prompt is as long as its blocks unless given."""
+    """The requests, blocks and fact tables; a prompt is as long as its blocks unless given."""
     rows: list[dict[str, Value]] = []
     for key, request in enumerate(requests):
         tokens = len(request.blocks) * block_size_tokens or None
@@ -94,8 +96,13 @@ def tables(
     frame = requests_frame(rows)
     blocks = blocks_frame(requests, frame["request_key"].to_list())
     domains = [domain(number, block_size_tokens) for number in blocks["cache_domain"].unique()]
-    reuse = build_reuse(frame, blocks, domains, kernel=kernel)
-    return {"requests": frame, "blocks": blocks, "reuse": reuse}
+    ordered = order_requests(frame, blocks)
+    return {
+        "requests": frame,
+        "blocks": blocks,
+        "reuse": build_reuse_of(ordered, domains, kernel=kernel),
+        "continuations": build_continuations(ordered, domains),
+    }
 
 
 def mooncake_requests(path: Path, *, block_size_tokens: int = 512) -> list[Traced]:

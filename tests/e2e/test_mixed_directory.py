@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from kvtrace.exec.progress import SilentProgress
-from kvtrace.ingest.discover import discover
+from kvtrace.ingest.files.discover import discover
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.pipeline import Ingested, ingest_paths
 from kvtrace.ingest.readfile import FileReader, IngestSettings

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kvtrace.errors import InputError
 from kvtrace.ingest.contract import Framing, Record
-from kvtrace.ingest.frame import FrameCounts, frame
+from kvtrace.ingest.files.frame import FrameCounts, frame
 from kvtrace.ingest.pipeline import Ingested, ingest_paths
 from tests.unit.ingest_formats import ingest, made_up
 
