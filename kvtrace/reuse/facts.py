@@ -17,8 +17,8 @@ from kvtrace.reuse.distance import Distances, Kernel, stack_distances
 from kvtrace.reuse.runs import Atoms, Runs, cut_runs, prefix_sums
 from kvtrace.reuse.trace import OrderedRequests, order_requests
 from kvtrace.schema.arrays import IntArray
+from kvtrace.schema.facts import REUSE
 from kvtrace.schema.manifest import CacheDomain
-from kvtrace.schema.tables import REUSE
 
 
 def build_reuse(
@@ -35,10 +35,16 @@ def build_reuse(
     Raises:
         ModelError: blocks of a domain that `domains` does not name.
     """
-    ordered = order_requests(requests, blocks)
+    return build_reuse_of(order_requests(requests, blocks), domains, kernel=kernel)
+
+
+def build_reuse_of(
+    ordered: OrderedRequests, domains: Sequence[CacheDomain], *, kernel: Kernel = "auto"
+) -> pl.DataFrame:
+    """The same of requests that are in order already; raises what `build_reuse` raises."""
     if len(ordered.runs.start) == 0:
         return REUSE.empty()
-    block_size = _block_sizes(ordered.rows["cache_domain"], domains)
+    block_size = block_sizes(ordered.rows["cache_domain"], domains)
     atoms = cut_runs(ordered.runs)
     position, token_count = _place(atoms, ordered, block_size)
     distances = stack_distances(atoms, _atom_tokens(atoms, token_count), kernel=kernel)
@@ -50,7 +56,7 @@ def build_reuse(
     return _frame(ordered, atoms, position, token_count, distances)
 
 
-def _block_sizes(cache_domain: pl.Series, domains: Sequence[CacheDomain]) -> IntArray:
+def block_sizes(cache_domain: pl.Series, domains: Sequence[CacheDomain]) -> IntArray:
     """(requests,) block size in tokens of each request's domain; 0 for requests of no domain."""
     sizes = {domain.cache_domain: domain.block_size_tokens for domain in domains}
     unnamed = sorted(set(cache_domain.drop_nulls().unique().to_list()) - set(sizes))

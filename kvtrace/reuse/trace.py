@@ -23,7 +23,8 @@ class OrderedRequests:
     rows: pl.DataFrame
     """request_key, cache_domain (null: the source has no blocks at all), source_id, known_at_ns
     (null: no clock), arrived_at_ns (filled for order, null where the domain has no clock),
-    prompt_tokens, output_tokens, session_key, tail_tokens (0: no partial last block)."""
+    prompt_tokens, output_tokens, request_id_key, parent_key, session_key, tail_tokens (0: no
+    partial last block)."""
     runs: Runs
     """Ids are dense over all domains together, so that of two domains none is shared."""
 
@@ -53,6 +54,8 @@ def order_requests(requests: pl.DataFrame, blocks: pl.DataFrame) -> OrderedReque
             pl.when(pl.col("clock") != "order").then("arrived_at_ns").alias("known_at_ns"),
             "prompt_tokens",
             "output_tokens",
+            "request_id_key",
+            "parent_key",
             "session_key",
             pl.col("tail_tokens").fill_null(0),
         )
