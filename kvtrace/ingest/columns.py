@@ -28,7 +28,8 @@ from kvtrace.ingest.request_columns import RequestColumns, int32
 from kvtrace.ingest.values.stamps import Resolver, RowStamps
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock
-from kvtrace.schema.tables import BLOCK_EVENTS, REJECTS, SAMPLES, TRANSFERS, Table
+from kvtrace.schema.table import Table
+from kvtrace.schema.tables import BLOCK_EVENTS, REJECTS, SAMPLES, TRANSFERS
 
 FILE_KEY_STEP: Final = 1 << 44
 """Keys are file number × this + byte offset."""

@@ -19,7 +19,7 @@ from typing import Final
 
 import polars as pl
 
-from kvtrace.schema.tables import BLOCK_STAYS
+from kvtrace.schema.facts import BLOCK_STAYS
 
 _FILE_BYTES: Final = 1 << 44
 """Event keys are file number × 2^44 + offset."""

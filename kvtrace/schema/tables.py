@@ -1,63 +1,17 @@
 """The tables and columns of a dataset; each column says its unit and what null means.
 
 This module is the dictionary: docs, validation, empty frames and the digest are built from it.
-Unknown is null, zero is measured.
+Unknown is null, zero is measured. Tables computed from these are in `facts.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-import polars as pl
-
-Dtype = Literal["int64", "int32", "uint64", "float64", "bool", "text", "texts"]
-_POLARS: Final[dict[str, pl.DataType]] = {
-    "int64": pl.Int64(),
-    "int32": pl.Int32(),
-    "uint64": pl.UInt64(),
-    "float64": pl.Float64(),
-    "bool": pl.Boolean(),
-    "text": pl.String(),
-    "texts": pl.List(pl.String()),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its type, unit, meaning, and what null says."""
-
-    name: str
-    dtype: Dtype
-    unit: str
-    meaning: str
-    null: str = "never null"
-    keyed: bool = False
-    """A keyed hash: differs with the salt, so the digest replaces it by its first-appearance rank."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table: its grain, its columns, and the columns that order it totally."""
-
-    name: str
-    grain: str
-    columns: tuple[Column, ...]
-    order_by: tuple[str, ...]
-    is_derived: bool = False
-    """Made after ingest, with parameters (`store.derived`): no rows until somebody asks for it."""
-
-    def polars_schema(self) -> dict[str, pl.DataType]:
-        """Column name to polars type, in column order."""
-        return {column.name: _POLARS[column.dtype] for column in self.columns}
-
-    def empty(self) -> pl.DataFrame:
-        """A frame with these columns and no rows."""
-        return pl.DataFrame(schema=self.polars_schema())
-
+from kvtrace.schema.facts import BLOCK_STAYS, CONTINUATIONS, POLICY_HITS, POOL_HITS, REUSE
+from kvtrace.schema.table import UNKNOWN, Column, Table
 
 _KEY = "file number × 2^44 + byte offset of the record in the decompressed file"
-_UNKNOWN = "the source does not say"
 
 REQUESTS: Final = Table(
     "requests",
@@ -66,35 +20,33 @@ REQUESTS: Final = Table(
         Column("request_key", "int64", "key", _KEY),
         Column("source_id", "int32", "key", "the source that fed this row, from the manifest"),
         Column("is_headline", "bool", "flag", "row of the source that feeds totals and ratios"),
-        Column("request_id_key", "uint64", "keyed hash", "the request id", _UNKNOWN, keyed=True),
-        Column("session_key", "uint64", "keyed hash", "the conversation", _UNKNOWN, keyed=True),
+        Column("request_id_key", "uint64", "keyed hash", "the request id", UNKNOWN, keyed=True),
+        Column("session_key", "uint64", "keyed hash", "the conversation", UNKNOWN, keyed=True),
         Column(
-            "parent_key", "uint64", "keyed hash", "request id of the parent turn", _UNKNOWN, True
+            "parent_key", "uint64", "keyed hash", "request id of the parent turn", UNKNOWN, True
         ),
-        Column("turn", "int32", "count", "turn in the session, from 0", _UNKNOWN),
-        Column("tenant_key", "uint64", "keyed hash", "tenant or user", _UNKNOWN, keyed=True),
-        Column("llm", "text", "name", "served model as the source names it", _UNKNOWN),
+        Column("turn", "int32", "count", "turn in the session, from 0", UNKNOWN),
+        Column("tenant_key", "uint64", "keyed hash", "tenant or user", UNKNOWN, keyed=True),
+        Column("llm", "text", "name", "served model as the source names it", UNKNOWN),
         Column("adapter", "text", "name", "LoRA adapter", "no adapter, or the source does not say"),
-        Column("request_type", "text", "name", "kind of request as the source names it", _UNKNOWN),
-        Column(
-            "arrived_at_ns", "int64", "ns", "arrival; epoch, or from the first record", _UNKNOWN
-        ),
+        Column("request_type", "text", "name", "kind of request as the source names it", UNKNOWN),
+        Column("arrived_at_ns", "int64", "ns", "arrival; epoch, or from the first record", UNKNOWN),
         Column("clock", "text", "name", "utc | naive | relative | monotonic | order"),
-        Column("prompt_tokens", "int64", "tokens", "uncached + cache read + cache write", _UNKNOWN),
-        Column("cached_tokens", "int64", "tokens", "served from any KV cache", _UNKNOWN),
-        Column("cached_device_tokens", "int64", "tokens", "served from HBM", _UNKNOWN),
-        Column("cached_host_tokens", "int64", "tokens", "served from host DRAM", _UNKNOWN),
-        Column("cached_disk_tokens", "int64", "tokens", "served from local SSD", _UNKNOWN),
-        Column("cached_remote_tokens", "int64", "tokens", "served from a remote pool", _UNKNOWN),
-        Column("cache_write_tokens", "int64", "tokens", "written to a cache", _UNKNOWN),
-        Column("computed_tokens", "int64", "tokens", "prompt tokens computed", _UNKNOWN),
-        Column("output_tokens", "int64", "tokens", "generated, reasoning included", _UNKNOWN),
-        Column("queue_ns", "int64", "ns", "arrival or enqueue to first scheduled", _UNKNOWN),
-        Column("prefill_ns", "int64", "ns", "first scheduled to first token", _UNKNOWN),
-        Column("ttft_ns", "int64", "ns", "time to first token, from `ttft_from`", _UNKNOWN),
+        Column("prompt_tokens", "int64", "tokens", "uncached + cache read + cache write", UNKNOWN),
+        Column("cached_tokens", "int64", "tokens", "served from any KV cache", UNKNOWN),
+        Column("cached_device_tokens", "int64", "tokens", "served from HBM", UNKNOWN),
+        Column("cached_host_tokens", "int64", "tokens", "served from host DRAM", UNKNOWN),
+        Column("cached_disk_tokens", "int64", "tokens", "served from local SSD", UNKNOWN),
+        Column("cached_remote_tokens", "int64", "tokens", "served from a remote pool", UNKNOWN),
+        Column("cache_write_tokens", "int64", "tokens", "written to a cache", UNKNOWN),
+        Column("computed_tokens", "int64", "tokens", "prompt tokens computed", UNKNOWN),
+        Column("output_tokens", "int64", "tokens", "generated, reasoning included", UNKNOWN),
+        Column("queue_ns", "int64", "ns", "arrival or enqueue to first scheduled", UNKNOWN),
+        Column("prefill_ns", "int64", "ns", "first scheduled to first token", UNKNOWN),
+        Column("ttft_ns", "int64", "ns", "time to first token, from `ttft_from`", UNKNOWN),
         Column("ttft_from", "text", "name", "arrival | scheduled | client", "no TTFT"),
-        Column("tpot_ns", "int64", "ns", "mean time per output token after the first", _UNKNOWN),
-        Column("e2e_ns", "int64", "ns", "arrival to last token", _UNKNOWN),
+        Column("tpot_ns", "int64", "ns", "mean time per output token after the first", UNKNOWN),
+        Column("e2e_ns", "int64", "ns", "arrival to last token", UNKNOWN),
         Column("status", "text", "name", "ok | error | cancelled | gateway_cache_hit | open"),
         Column("is_benchmark", "bool", "flag", "benchmark traffic, not production"),
         Column("flags", "texts", "names", "what was odd about the row, empty when nothing"),
@@ -146,7 +98,7 @@ SAMPLES: Final = Table(
     (
         Column("sample_key", "int64", "key", f"the observation: {_KEY}; several metrics share it"),
         Column("source_id", "int32", "key", "the source"),
-        Column("observed_at_ns", "int64", "ns", "time of the observation", _UNKNOWN),
+        Column("observed_at_ns", "int64", "ns", "time of the observation", UNKNOWN),
         Column("clock", "text", "name", "utc | naive | relative | monotonic | order"),
         Column("engine", "text", "name", "engine or rank label as written", "one engine"),
         Column("metric", "text", "name", "kvtrace's name of the metric, such as prefix_hit_ratio"),
@@ -162,9 +114,9 @@ SAMPLES: Final = Table(
             "text",
             "name",
             "cumulative | last_1000_requests | interval | instant | last_batch",
-            _UNKNOWN,
+            UNKNOWN,
         ),
-        Column("window_ns", "int64", "ns", "length of an interval window", _UNKNOWN),
+        Column("window_ns", "int64", "ns", "length of an interval window", UNKNOWN),
         Column(
             "numerator",
             "float64",
@@ -189,17 +141,17 @@ TRANSFERS: Final = Table(
     (
         Column("transfer_key", "int64", "key", _KEY),
         Column("source_id", "int32", "key", "the source"),
-        Column("request_id_key", "uint64", "keyed hash", "the request", _UNKNOWN, keyed=True),
-        Column("started_at_ns", "int64", "ns", "start", _UNKNOWN),
+        Column("request_id_key", "uint64", "keyed hash", "the request", UNKNOWN, keyed=True),
+        Column("started_at_ns", "int64", "ns", "start", UNKNOWN),
         Column("clock", "text", "name", "utc | naive | relative | monotonic | order"),
         Column("direction", "text", "name", "load (to HBM) | store (from HBM) | hand_off"),
         Column(
-            "path", "text", "name", "path as far as the source says, such as remote>host", _UNKNOWN
+            "path", "text", "name", "path as far as the source says, such as remote>host", UNKNOWN
         ),
-        Column("moved_bytes", "int64", "bytes", "bytes moved, all ranks", _UNKNOWN),
-        Column("moved_tokens", "int64", "tokens", "tokens moved, ranks counted once", _UNKNOWN),
-        Column("duration_ns", "int64", "ns", "wall time, maximum over ranks", _UNKNOWN),
-        Column("ranks", "int32", "count", "ranks pooled in this row", _UNKNOWN),
+        Column("moved_bytes", "int64", "bytes", "bytes moved, all ranks", UNKNOWN),
+        Column("moved_tokens", "int64", "tokens", "tokens moved, ranks counted once", UNKNOWN),
+        Column("duration_ns", "int64", "ns", "wall time, maximum over ranks", UNKNOWN),
+        Column("ranks", "int32", "count", "ranks pooled in this row", UNKNOWN),
     ),
     ("transfer_key",),
 )
@@ -211,10 +163,10 @@ BLOCK_EVENTS: Final = Table(
         Column("event_key", "int64", "key", f"the record: {_KEY}; its blocks share it"),
         Column("position", "int32", "count", "place among the rows of the record, from 0"),
         Column("source_id", "int32", "key", "the source"),
-        Column("observed_at_ns", "int64", "ns", "time of the event batch", _UNKNOWN),
+        Column("observed_at_ns", "int64", "ns", "time of the event batch", UNKNOWN),
         Column("clock", "text", "name", "utc | naive | relative | monotonic | order"),
         Column("instance", "text", "name", "engine and data-parallel rank", "one instance"),
-        Column("sequence", "int64", "count", "number of the batch; gaps are losses", _UNKNOWN),
+        Column("sequence", "int64", "count", "number of the batch; gaps are losses", UNKNOWN),
         Column("change", "text", "name", "stored | removed | moved | cleared"),
         Column(
             "block_key",
@@ -227,8 +179,8 @@ BLOCK_EVENTS: Final = Table(
         Column(
             "parent_key", "uint64", "keyed hash", "the block before it", "none, or unknown", True
         ),
-        Column("block_tokens", "int32", "tokens", "tokens of the block", _UNKNOWN),
-        Column("medium", "text", "name", "device | host | disk | remote", _UNKNOWN),
+        Column("block_tokens", "int32", "tokens", "tokens of the block", UNKNOWN),
+        Column("medium", "text", "name", "device | host | disk | remote", UNKNOWN),
         Column("from_medium", "text", "name", "where a moved block was", "not moved"),
     ),
     ("event_key", "position"),
@@ -253,169 +205,6 @@ REJECTS: Final = Table(
     ("file_id", "byte_offset"),
 )
 
-REUSE: Final = Table(
-    "reuse",
-    "one atom of one `ok` headline request: a run of blocks that is always touched together",
-    (
-        Column("request_key", "int64", "key", "the request"),
-        Column("cache_domain", "int32", "key", "the cache domain"),
-        Column(
-            "arrival_rank", "int64", "rank", "of the request in its domain, by arrival then key"
-        ),
-        Column("position", "int32", "blocks", "blocks of the request before this atom"),
-        Column("atom", "int64", "id", "dense atom id in the domain"),
-        Column("block_count", "int32", "blocks", "blocks of the atom"),
-        Column("token_count", "int64", "tokens", "prompt tokens of this request in the atom"),
-        Column("is_reusable", "bool", "flag", "an earlier request held it, and all before it"),
-        Column(
-            "previous_request_key",
-            "int64",
-            "key",
-            "last earlier request that held it",
-            "first seen",
-        ),
-        Column(
-            "reuse_gap_ns",
-            "int64",
-            "ns",
-            "arrival minus that of the previous holder",
-            "first seen, or no clock",
-        ),
-        Column("first_request_key", "int64", "key", "first request that held it"),
-        Column(
-            "distance_blocks",
-            "int64",
-            "blocks",
-            "LRU stack distance of the head, from 1, running maximum in the request",
-            "not reusable",
-        ),
-        Column(
-            "distance_tokens",
-            "int64",
-            "tokens",
-            "the same, blocks weighted by their tokens",
-            "not reusable",
-        ),
-    ),
-    ("request_key", "position"),
-)
-
-BLOCK_STAYS: Final = Table(
-    "block_stays",
-    "one stay of one block in one medium of one instance, from the event that began it",
-    (
-        Column("event_key", "int64", "key", "the record of `block_events` that began the stay"),
-        Column("position", "int32", "count", "and the row of that record"),
-        Column("instance", "text", "name", "engine and data-parallel rank", "one instance"),
-        Column("block_key", "uint64", "keyed hash", "the block, as in `block_events`", keyed=True),
-        Column("block_tokens", "int32", "tokens", "tokens of the block", _UNKNOWN),
-        Column("medium", "text", "name", "device | host | disk | remote", _UNKNOWN),
-        Column("started_at_ns", "int64", "ns", "time of the event that began it", "no clock"),
-        Column(
-            "ended_at_ns", "int64", "ns", "time of the event that ended it", "open, or no clock"
-        ),
-        Column("end_event_key", "int64", "key", "the record that ended the stay", "open"),
-        Column("end_position", "int32", "count", "and the row of that record", "open"),
-        Column(
-            "began",
-            "text",
-            "name",
-            "computed | loaded (stored in HBM; loaded: a tier below held it) | copied | written"
-            " (stored below HBM; copied: HBM of the instance held it) | moved (the engine says so)"
-            " | announced (stored, medium unknown)",
-        ),
-        Column(
-            "from_medium",
-            "text",
-            "name",
-            "where it came from: as the engine says (moved), the nearest that held it (loaded), HBM"
-            " (copied)",
-            "computed, written or announced, or the source does not say",
-        ),
-        Column(
-            "ended",
-            "text",
-            "name",
-            "removed | moved | cleared (the instance lost all) | restarted (a new process)"
-            " | open (held at the last event)",
-        ),
-        Column(
-            "place",
-            "text",
-            "name",
-            "where a block that is stored in HBM was just before, the first that holds: first_seen"
-            " | lower_tier_holds | other_instance_holds | same_instance_removed"
-            " | other_instance_removed",
-            "not computed or loaded",
-        ),
-        Column(
-            "since_stored_ns",
-            "int64",
-            "ns",
-            "since the last stay of the block began, on any instance",
-            "first seen, not computed or loaded, or no clock",
-        ),
-        Column(
-            "since_held_ns",
-            "int64",
-            "ns",
-            "since the last instance that held it let go of it; 0 while one holds it",
-            "first seen, not computed or loaded, or no clock",
-        ),
-    ),
-    ("event_key", "position"),
-)
-
-POLICY_HITS: Final = Table(
-    "policy_hits",
-    "what one cache of one size under one policy serves of the requests of a cache domain",
-    (
-        Column("cache_domain", "int32", "key", "the cache domain"),
-        Column(
-            "policy",
-            "text",
-            "name",
-            "lru | leaf_lru | fifo | lfu | arc | s3_fifo | length_aware | ttl, or a bound:"
-            " strict_optimum_low | strict_optimum_high | relaxed_optimum | unlimited",
-        ),
-        Column(
-            "admission", "text", "name", "all | second_use (written from the second request on)"
-        ),
-        Column("weight", "text", "name", "blocks (each weighs 1) | tokens (a partial block less)"),
-        Column("capacity_blocks", "int64", "blocks", "capacity; of full blocks where tokens weigh"),
-        Column("capacity_tokens", "int64", "tokens", "capacity", "blocks weigh"),
-        Column("ttl_ns", "int64", "ns", "a block is gone this long after its last use", "not ttl"),
-        Column("hit_blocks", "int64", "blocks", "references served from the cache"),
-        Column("hit_tokens", "int64", "tokens", "prompt tokens served from the cache"),
-        Column("block_refs", "int64", "blocks", "references in all"),
-        Column("prompt_tokens", "int64", "tokens", "prompt tokens of all requests"),
-        Column("writes_blocks", "int64", "blocks", "blocks written into the cache", "a bound"),
-        Column("writes_tokens", "int64", "tokens", "tokens of those blocks", "a bound"),
-        Column("requests", "int64", "requests", "requests of the domain"),
-        Column("requests_with_hit", "int64", "requests", "with at least one block served"),
-    ),
-    ("cache_domain", "weight", "capacity_blocks", "policy", "admission", "ttl_ns"),
-    is_derived=True,
-)
-
-POOL_HITS: Final = Table(
-    "pool_hits",
-    "what several private LRU caches, or one shared, serve of the requests of a cache domain",
-    (
-        Column("cache_domain", "int32", "key", "the cache domain"),
-        Column("routing", "text", "name", "one | round_robin | session_sticky | kv_centric"),
-        Column("instances", "int64", "count", "caches, each of an instance"),
-        Column("capacity_blocks", "int64", "blocks", "capacity of each cache"),
-        Column("total_capacity_blocks", "int64", "blocks", "capacity of all together"),
-        Column("hit_blocks", "int64", "blocks", "references served from the instance's cache"),
-        Column("hit_tokens", "int64", "tokens", "prompt tokens served from it"),
-        Column("block_refs", "int64", "blocks", "references in all"),
-        Column("prompt_tokens", "int64", "tokens", "prompt tokens of all requests"),
-    ),
-    ("cache_domain", "routing", "instances", "capacity_blocks"),
-    is_derived=True,
-)
-
 TABLES: Final[dict[str, Table]] = {
     table.name: table
     for table in (
@@ -427,6 +216,7 @@ TABLES: Final[dict[str, Table]] = {
         BLOCK_EVENTS,
         REJECTS,
         REUSE,
+        CONTINUATIONS,
         BLOCK_STAYS,
         POLICY_HITS,
         POOL_HITS,

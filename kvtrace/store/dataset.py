@@ -21,7 +21,8 @@ import polars as pl
 from kvtrace.duckdb_session import Session
 from kvtrace.errors import Location, OutputError
 from kvtrace.schema.manifest import SCHEMA_VERSION, Manifest, PartEntry
-from kvtrace.schema.tables import TABLES, Dtype, Table
+from kvtrace.schema.table import Dtype, Table
+from kvtrace.schema.tables import TABLES
 from kvtrace.store.files import (
     TEMPORARY_PREFIX,
     file_digest,
@@ -218,9 +219,20 @@ class Dataset:
         frame = pl.concat([pl.read_parquet(part) for part in parts])
         return frame.select(list(TABLES[name].polars_schema()))
 
-    def session(self, *, threads: int | None = None, memory_limit: str | None = None) -> Session:
+    def session(
+        self,
+        *,
+        threads: int | None = None,
+        memory_limit: str | None = None,
+        spill_limit: str | None = None,
+    ) -> Session:
         """A DuckDB session with a view per table that can read nothing else."""
-        session = Session(read_dirs=[self.directory], threads=threads, memory_limit=memory_limit)
+        session = Session(
+            read_files=[part for name in TABLES for part in self.parts(name)],
+            threads=threads,
+            memory_limit=memory_limit,
+            spill_limit=spill_limit,
+        )
         for name, table in TABLES.items():
             parts = [part.resolve() for part in self.parts(name)]
             if parts:

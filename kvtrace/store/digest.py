@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from kvtrace.schema.tables import TABLES, Table
+from kvtrace.schema.table import Table
+from kvtrace.schema.tables import TABLES
 
 _TIMES: Final = {
     "requests": ("request_key", "arrived_at_ns"),

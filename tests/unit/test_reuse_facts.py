@@ -6,7 +6,8 @@ import pytest
 
 from kvtrace.errors import ModelError
 from kvtrace.reuse.facts import build_reuse
-from kvtrace.schema.tables import BLOCKS, REUSE
+from kvtrace.schema.facts import REUSE
+from kvtrace.schema.tables import BLOCKS
 from tests.traces import Traced, blocks_frame, domain, requests_frame, tables
 
 Fact = dict[str, object]

@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from kvtrace.reuse.stays import build_block_stays
-from kvtrace.schema.tables import BLOCK_EVENTS, BLOCK_STAYS
+from kvtrace.schema.facts import BLOCK_STAYS
+from kvtrace.schema.tables import BLOCK_EVENTS
 
 FILE = 1 << 44
 Cell = int | str | None

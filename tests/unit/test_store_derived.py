@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 
 from kvtrace.errors import OutputError
+from kvtrace.schema.facts import POLICY_HITS, POOL_HITS
 from kvtrace.schema.manifest import DerivedParam, Manifest
-from kvtrace.schema.tables import POLICY_HITS, POOL_HITS, TABLES
+from kvtrace.schema.tables import TABLES
 from kvtrace.store.dataset import Dataset, DatasetWriter
 from kvtrace.store.derived import is_derived_with, write_derived
 from kvtrace.store.lock import OutputLock
