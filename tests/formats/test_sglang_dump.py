@@ -12,12 +12,12 @@ import pytest
 
 from kvtrace import api
 from kvtrace.errors import InputError
-from kvtrace.ingest.values import inert_pickle
 from kvtrace.ingest.formats.sglang_dump import FORMATS
 from kvtrace.ingest.pipeline import fingerprint, ingest_paths
 from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.ingest.registry import all_formats
 from kvtrace.ingest.sniff import recognise
+from kvtrace.ingest.values import inert_pickle
 from kvtrace.ingest.values.inert_pickle import Inert, InertPickleError, Projection, inert_rows
 from kvtrace.units import NS_PER_MS, NS_PER_S
 from tests.formats.reading import DATA, Reading, read_bytes
