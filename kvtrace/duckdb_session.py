@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import duckdb
 import polars as pl
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 Param = bool | int | float | str | None | Sequence[int] | Sequence[float] | Sequence[str]
 """What a query parameter can be."""
+
+_Result = TypeVar("_Result")
+_INTERRUPT_EVERY_S: Final = 0.05
+"""An interrupt that comes before the query has begun is lost, so it is repeated."""
 
 Cell = bool | int | float | str | None | list["Cell"] | dict[str, "Cell"]
 """What a result cell can be (STYLE.md section 6: no dates, no intervals, no huge integers)."""
@@ -76,7 +81,8 @@ def _readable(relation: DuckDBPyRelation) -> DuckDBPyRelation:
 class Session:
     """One in-memory DuckDB connection over the named folders; close it or use `with`.
 
-    `memory_limit` is DuckDB text such as `2GiB`. Spilled data goes to a private temporary folder
+    `read_files` are files that may be read one by one, without their folders. `memory_limit` and
+    `spill_limit` are DuckDB text such as `2GiB`. Spilled data goes to a private temporary folder
     that is removed on close.
     """
 
@@ -85,28 +91,37 @@ class Session:
         *,
         read_dirs: Sequence[Path] = (),
         write_dirs: Sequence[Path] = (),
+        read_files: Sequence[Path] = (),
         threads: int | None = None,
         memory_limit: str | None = None,
+        spill_limit: str | None = None,
     ) -> None:
         self._spill = Path(tempfile.mkdtemp(prefix="kvtrace-duckdb-"))
         config: dict[str, str | bool | int | float | list[str]] = {
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "temp_directory": str(self._spill),
+            "python_enable_replacements": False,  # no SQL reads the variables of this program
         }
         if threads is not None:
             config["threads"] = threads
         if memory_limit is not None:
             config["memory_limit"] = memory_limit
+        if spill_limit is not None:
+            config["max_temp_directory_size"] = spill_limit
         self._con: DuckDBPyConnection = duckdb.connect(":memory:", config=config)
         self._con.execute("SET TimeZone = 'UTC'")
-        folders = [str(folder.resolve()) for folder in (*read_dirs, *write_dirs)]
-        if folders:
-            # DuckDB takes no bound parameter in SET of a list, so each name is quoted as a literal.
-            literals = ", ".join("'" + name.replace("'", "''") + "'" for name in folders)
-            self._con.execute(f"SET allowed_directories = [{literals}]")
+        self._allow("allowed_directories", [*read_dirs, *write_dirs])
+        self._allow("allowed_paths", read_files)
         self._con.execute("SET enable_external_access = false")
         self._con.execute("SET lock_configuration = true")
+
+    def _allow(self, setting: str, paths: Sequence[Path]) -> None:
+        if paths:
+            # DuckDB takes no bound parameter in SET of a list, so each name is quoted as a literal.
+            names = (str(path.resolve()).replace("'", "''") for path in paths)
+            literals = ", ".join(f"'{name}'" for name in names)
+            self._con.execute(f"SET {setting} = [{literals}]")
 
     def __enter__(self) -> Self:
         return self
@@ -153,12 +168,56 @@ class Session:
         """Run a statement of our own for its effect."""
         self._con.execute(sql)
 
-    def frame(self, sql: str) -> pl.DataFrame:
-        """The result of one statement as a polars frame; what polars has no type for is text."""
+    def frame(
+        self, sql: str, *, max_rows: int | None = None, timeout_s: float | None = None
+    ) -> pl.DataFrame:
+        """The result of one statement as a polars frame; what polars has no type for is text.
+
+        At most `max_rows` rows of it. A signal that raises in this thread stops the query.
+
+        Raises:
+            ModelError: KVT-Q002 the query failed, KVT-Q004 it took longer than `timeout_s`.
+        """
+
+        def work() -> pl.DataFrame:
+            relation = self._con.sql(sql)
+            if max_rows is not None:
+                relation = relation.limit(max_rows)
+            return pl.DataFrame(_readable(relation))
+
         try:
-            return pl.DataFrame(_readable(self._con.sql(sql)))
+            return self._interruptible(work, timeout_s)
         except duckdb.Error as error:
             raise ModelError("KVT-Q002", "the query failed", cause=str(error)) from error
+
+    def _interruptible(self, work: Callable[[], _Result], timeout_s: float | None) -> _Result:
+        """The result of work on the connection, in a thread, so that signals reach this one."""
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            future = pool.submit(work)
+            try:
+                done = wait([future], timeout=timeout_s).done
+            except BaseException:
+                self._stop(future)
+                raise
+            if not done:
+                self._stop(future)
+                raise ModelError(
+                    "KVT-Q004",
+                    f"the query took longer than {timeout_s:g} s",
+                    hint="aggregate earlier, or pass `--timeout SECONDS`",
+                )
+            return future.result()
+
+    def _stop(self, future: Future[_Result]) -> None:
+        while not future.done():
+            self._con.interrupt()
+            wait([future], timeout=_INTERRUPT_EVERY_S)
+
+    def syntax_tree(self, sql: str) -> str | None:
+        """The syntax tree of a text of SELECT statements as JSON; None for any other text."""
+        rows = self._con.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()
+        tree = str(rows[0][0])
+        return None if tree.startswith('{"error":true') else tree
 
     def rows(self, sql: str) -> list[dict[str, Cell]]:
         """The result of one statement as a list of rows by column name."""

@@ -7,8 +7,8 @@ gives the lines to paste.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -17,7 +17,10 @@ import polars as pl
 
 from kvtrace.duckdb_session import Param, Session
 from kvtrace.errors import Location, ModelError, UsageError
-from kvtrace.query.header import ColumnInfo, ParamInfo, QueryInfo, parse_columns, parse_query
+from kvtrace.query.folders import OURS, collision, own_queries_of, queries_of
+from kvtrace.query.guard import guarded
+from kvtrace.query.header import ColumnInfo, ParamInfo, QueryInfo, parse_columns
+from kvtrace.query.limits import NO_LIMITS, Limits
 from kvtrace.query.params import parse_param, to_sql
 
 
@@ -29,13 +32,18 @@ class QueryResult:
     units: tuple[str, ...]
     meanings: tuple[str, ...]
     frame: pl.DataFrame
+    is_cut: bool = False
+    """There are more rows than were asked for."""
 
 
 class Catalog:
-    """The named queries."""
+    """The named queries; `guarded_names` are those that are not ours, and run as a person's SQL."""
 
-    def __init__(self, queries: Mapping[str, QueryInfo]) -> None:
+    def __init__(
+        self, queries: Mapping[str, QueryInfo], guarded_names: frozenset[str] = frozenset()
+    ) -> None:
         self._queries = dict(sorted(queries.items()))
+        self._guarded = guarded_names
 
     def names(self) -> tuple[str, ...]:
         """Names of all queries, sorted."""
@@ -55,19 +63,43 @@ class Catalog:
             )
         return self._queries[name]
 
+    def topics(self) -> dict[str, tuple[str, ...]]:
+        """Names of the queries by topic, both sorted."""
+        grouped: dict[str, list[str]] = {}
+        for name in self._queries:
+            grouped.setdefault(name.split("/")[0], []).append(name)
+        return {topic: tuple(names) for topic, names in grouped.items()}
+
+    def search(self, words: str) -> tuple[str, ...]:
+        """Names of the queries that hold every word in their name, question, columns or notes."""
+        wanted = words.lower().split()
+        return tuple(
+            name
+            for name, info in self._queries.items()
+            if all(word in _searched(info) for word in wanted)
+        )
+
+    def is_guarded(self, name: str) -> bool:
+        """Whether a query came from a folder that is not ours."""
+        return name in self._guarded
+
     def run(
-        self, session: Session, name: str, params: Mapping[str, Param] | None = None
+        self,
+        session: Session,
+        name: str,
+        params: Mapping[str, Param] | None = None,
+        limits: Limits = NO_LIMITS,
     ) -> QueryResult:
         """The result of one named query; a parameter that is not given takes its default.
 
         Raises:
             UsageError: no such query, or no such parameter.
-            ModelError: the query failed.
+            ModelError: the query failed, took too long or gave too many rows.
         """
         info = self.describe(name)
+        sql = guarded(session, info.sql) if self.is_guarded(name) else info.sql
         _set_params(session, info, params or {})
-        frame = session.frame(info.sql)
-        return _documented(frame, info.columns)
+        return _limited(session, sql, info.columns, limits)
 
     def parse_params(self, name: str, texts: Mapping[str, str]) -> dict[str, Param]:
         """Parameters from text, by their declared types; lists are separated by commas.
@@ -92,20 +124,25 @@ class Catalog:
         return "\n".join([*lines, info.sql.rstrip() + ";", ""])
 
 
-def load_catalog() -> Catalog:
-    """All queries of this installation: those in the package first, else those of the repository.
+def load_catalog(folders: Sequence[Path] = ()) -> Catalog:
+    """All queries of this installation, and those of `folders`, whose names must be their own.
 
     Raises:
-        ModelError: there are none, or a file breaks the rules of the header.
+        ModelError: there are none, or a file of ours breaks the rules of the header.
+        UsageError: a folder cannot be used: it has no query, a file breaks the rules of the
+            header, or two files have one name.
     """
-    root = find_queries()
-    queries = {}
-    for name, file in _sql_files(root, ""):
-        info = parse_query(file.read_text(encoding="utf-8"), source=f"queries/{name}.sql")
-        if info.name != name:
-            raise ModelError("KVT-Q014", f"`queries/{name}.sql` calls itself `{info.name}`")
-        queries[name] = info
-    return Catalog(queries)
+    queries = dict(queries_of(find_queries(), "queries"))
+    if not folders:
+        return Catalog(queries)
+    places = dict.fromkeys(queries, OURS)
+    for folder in folders:
+        for name, info in own_queries_of(folder):
+            if name in places:
+                raise collision(name, places[name], folder)
+            queries[name], places[name] = info, str(folder / f"{name}.sql")
+    own = (name for name, place in places.items() if place != OURS)
+    return Catalog(queries, frozenset(own))
 
 
 def find_queries() -> Traversable:
@@ -124,29 +161,56 @@ def find_queries() -> Traversable:
     )
 
 
-def _sql_files(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
-    for entry in sorted(folder.iterdir(), key=lambda found: found.name):
-        if entry.is_dir():
-            yield from _sql_files(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(".sql"):
-            yield prefix + entry.name.removesuffix(".sql"), entry
-
-
-def run_sql(session: Session, sql: str, params: Mapping[str, Param] | None = None) -> QueryResult:
+def run_sql(
+    session: Session,
+    sql: str,
+    params: Mapping[str, Param] | None = None,
+    limits: Limits = NO_LIMITS,
+) -> QueryResult:
     """The result of the user's own SQL: one SELECT (or EXPLAIN); columns may be documented.
 
     Raises:
-        UsageError: the text is anything else than one SELECT.
-        ModelError: the SQL cannot be parsed, or failed.
+        UsageError: the text is anything else than one SELECT over the tables of the session.
+        ModelError: the SQL cannot be parsed, failed, took too long or gave too many rows.
     """
-    if not session.is_single_select(sql):
-        raise UsageError(
-            "KVT-Q021",
-            "only a single SELECT can be run",
-            hint="a query reads the dataset and changes nothing; run statements one at a time",
-        )
+    allowed = guarded(session, sql)
     session.set_variables(params or {})
-    return _documented(session.frame(sql), parse_columns(sql))
+    return _limited(session, allowed, parse_columns(sql), limits)
+
+
+def _limited(
+    session: Session, sql: str, columns: Sequence[ColumnInfo], limits: Limits
+) -> QueryResult:
+    """The documented result within bounds; a row beyond them tells that there are more."""
+    most = limits.rows if limits.rows is not None else limits.max_rows
+    try:
+        frame = session.frame(
+            sql, max_rows=None if most is None else most + 1, timeout_s=limits.timeout_s
+        )
+    except ModelError as error:
+        raise _with_hint(error) from error
+    if most is None or len(frame) <= most:
+        return _documented(frame, columns)
+    if limits.rows is None:
+        raise ModelError(
+            "KVT-Q005",
+            f"the query gives more than {most:,} rows",
+            hint="aggregate, or pass `--limit N` to get the first N",
+        )
+    return replace(_documented(frame.head(most), columns), is_cut=True)
+
+
+def _with_hint(error: ModelError) -> ModelError:
+    """What a person can do about a query that ran into a bound."""
+    hint = error.hint
+    if "Out of Memory" in (error.cause or ""):
+        hint = "join on a key and aggregate earlier: memory and temporary disk are bounded here"
+    return ModelError(error.code, error.message, where=error.where, cause=error.cause, hint=hint)
+
+
+def _searched(info: QueryInfo) -> str:
+    columns = (f"{column.name} {column.meaning}" for column in info.columns)
+    return "\n".join((info.name, info.question, *info.notes, *columns)).lower()
 
 
 def _documented(frame: pl.DataFrame, columns: Sequence[ColumnInfo]) -> QueryResult:

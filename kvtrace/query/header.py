@@ -6,12 +6,23 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from kvtrace.errors import ModelError
+from kvtrace.errors import Location, ModelError
 
 PARAM_TYPES: Final = ("BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN", "BIGINT[]", "DOUBLE[]", "VARCHAR[]")
 REQUIRED: Final = ("name", "question", "grain", "params", "reads", "order")
+_EXAMPLES: Final = {
+    "name": "topic/name",
+    "question": "How many requests have no prompt?",
+    "grain": "one row per status",
+    "params": "none",
+    "reads": "requests",
+    "order": "status",
+}
 _HEADER_LINE = re.compile(r"-- (\w+): (.*\S)\s*")
-_PARAM = re.compile(r"(\w+) (\w+(?:\[\])?)(?: = (.+))?")
+_PARAM = re.compile(r"([A-Za-z_]\w*) (\w+(?:\[\])?)(?: = (.+))?")
+_VALUE = r"(?:null|true|false|[-+]?[0-9][0-9_.]*(?:[eE][-+]?[0-9]+)?|'(?:[^']|'')*')"
+_LITERAL = re.compile(rf"{_VALUE}|\[(?:{_VALUE}(?:, ?{_VALUE})*)?\]")
+"""What a default can be: it is pasted into SQL, so nothing but a value may stand there."""
 _COLUMN = re.compile(r'    .*?"?(\w+)"?,?\s+-- ([^:]+): (.*\S)\s*')
 
 
@@ -60,15 +71,26 @@ def parse_query(text: str, *, source: str) -> QueryInfo:
     fields, notes = _header(text, source)
     missing = [key for key in REQUIRED if key not in fields]
     if missing:
-        raise ModelError("KVT-Q010", f"`{source}` has no `-- {missing[0]}:` line in its header")
+        raise ModelError(
+            "KVT-Q010",
+            f"`{source}` has no `-- {missing[0]}:` line in its header",
+            where=Location(source, 1),
+            hint=f"add `-- {missing[0]}: {_EXAMPLES[missing[0]]}` to the lines on top",
+        )
     columns = parse_columns(text)
     if not columns:
-        raise ModelError("KVT-Q011", f"`{source}` documents no result column")
+        raise ModelError(
+            "KVT-Q011",
+            f"`{source}` documents no result column",
+            where=Location(source, len(text.splitlines()) or 1),
+            hint="after a line with `select` alone, give each column a line of its own, as"
+            " `    count(*) as requests,   -- requests: what they are`",
+        )
     return QueryInfo(
         name=fields["name"],
         question=fields["question"],
         grain=fields["grain"],
-        params=_params(fields["params"], source),
+        params=_params(fields["params"], Location(source, line_of(text, "params"))),
         reads=tuple(part.strip() for part in fields["reads"].split(",")),
         order=fields["order"],
         notes=notes,
@@ -81,7 +103,7 @@ def _header(text: str, source: str) -> tuple[dict[str, str], tuple[str, ...]]:
     """The `-- key: value` lines on top; `note` may repeat, the rest may not."""
     fields: dict[str, str] = {}
     notes: list[str] = []
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), start=1):
         match = _HEADER_LINE.fullmatch(line)
         if match is None:
             break
@@ -91,21 +113,45 @@ def _header(text: str, source: str) -> tuple[dict[str, str], tuple[str, ...]]:
         elif key in REQUIRED and key not in fields:
             fields[key] = value
         else:
-            raise ModelError("KVT-Q010", f"`{source}` has an odd header line `-- {key}:`")
+            raise ModelError(
+                "KVT-Q010",
+                f"`{source}` has an odd header line `-- {key}:`",
+                where=Location(source, number),
+                hint=f"a header has {', '.join(REQUIRED)}, each once, and any number of `note`",
+            )
     return fields, tuple(notes)
 
 
-def _params(text: str, source: str) -> tuple[ParamInfo, ...]:
+def line_of(text: str, key: str) -> int | None:
+    """The number of the header line `-- key:`; None without one."""
+    lines = enumerate(text.splitlines(), start=1)
+    return next((number for number, line in lines if line.startswith(f"-- {key}:")), None)
+
+
+def _params(text: str, where: Location) -> tuple[ParamInfo, ...]:
     if text == "none":
         return ()
     found = []
-    for part in text.split(", "):
+    for part in _parts(text):
         match = _PARAM.fullmatch(part)
-        if match is None or match.group(2) not in PARAM_TYPES:
-            raise ModelError("KVT-Q012", f"`{source}` declares a parameter as `{part}`")
-        name, kind, default = match.groups()
+        default = None if match is None else match.group(3)
+        is_value = default is None or _LITERAL.fullmatch(default) is not None
+        if match is None or match.group(2) not in PARAM_TYPES or not is_value:
+            raise ModelError(
+                "KVT-Q012",
+                f"`{where.path}` declares a parameter as `{part}`",
+                where=where,
+                hint=f"write `NAME TYPE = default`, the type one of {', '.join(PARAM_TYPES)}, the"
+                " default a value or null, or `none` for no parameter",
+            )
+        name, kind, _ = match.groups()
         found.append(ParamInfo(name, kind, None if default in (None, "null") else default))
     return tuple(found)
+
+
+def _parts(text: str) -> list[str]:
+    """The declarations, cut at commas that a name and a type follow."""
+    return re.split(r", (?=[A-Za-z_]\w* [A-Z]+(?:\[\])?(?: = |, |$))", text)
 
 
 def parse_columns(sql: str) -> tuple[ColumnInfo, ...]:

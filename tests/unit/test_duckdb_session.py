@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import polars as pl
@@ -28,6 +29,61 @@ def test_other_files_cannot_be_read(tmp_path: Path) -> None:
     inside.mkdir()
     with Session(read_dirs=[inside]) as session, pytest.raises(ModelError):
         session.rows(f"select * from read_csv('{secret}')")
+
+
+def test_named_files_are_read_without_their_folder(tmp_path: Path) -> None:
+    with Session(write_dirs=[tmp_path]) as writer:
+        for name in ("seen", "hidden"):
+            writer.write_parquet(pl.DataFrame({"a": [1]}), tmp_path / f"{name}.parquet")
+    with Session(read_files=[tmp_path / "seen.parquet"]) as session:
+        assert session.rows(f"from '{tmp_path}/seen.parquet'") == [{"a": 1}]
+        with pytest.raises(ModelError):
+            session.rows(f"from read_parquet('{tmp_path}/hidden.parquet')")
+
+
+def test_sql_does_not_see_the_variables_of_the_program() -> None:
+    frame = pl.DataFrame({"a": [1]})
+    with Session() as session, pytest.raises(ModelError) as caught:
+        session.frame("from frame")
+    assert "frame does not exist" in (caught.value.cause or "")
+    assert frame.height == 1
+
+
+ENDLESS = "select sum(a.range * b.range) as n from range(10000000000) a, range(10000000) b"
+
+
+def test_a_query_that_takes_too_long_is_stopped() -> None:
+    with Session(threads=1) as session:
+        with pytest.raises(ModelError, match=r"took longer than 0\.2 s") as caught:
+            session.frame(ENDLESS, timeout_s=0.2)
+        assert caught.value.code == "KVT-Q004"
+        assert session.rows("select 1 as a") == [{"a": 1}]
+
+
+def test_a_signal_stops_a_query() -> None:
+    def stop(_signal: int, _frame: object) -> None:
+        raise SystemExit(130)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with Session(threads=1) as session, pytest.raises(SystemExit):
+            session.frame(ENDLESS)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_spilling_ends_at_its_bound() -> None:
+    with Session(threads=1, memory_limit="40MiB", spill_limit="20MiB") as session:
+        with pytest.raises(ModelError) as caught:
+            session.frame("select range as n from range(20000000) order by hash(range)")
+        assert "Out of Memory" in (caught.value.cause or "")
+
+
+def test_rows_are_cut_where_asked() -> None:
+    with Session() as session:
+        assert session.frame("from range(10) order by 1", max_rows=2)["range"].to_list() == [0, 1]
 
 
 def test_configuration_is_locked() -> None:

@@ -183,7 +183,7 @@ def test_anything_but_one_select_is_refused(session: Session, sql: str) -> None:
 
 
 def test_own_sql_cannot_read_other_files(session: Session) -> None:
-    with pytest.raises(ModelError, match="the query failed"):
+    with pytest.raises(UsageError, match="`read_text` cannot be called here"):
         run_sql(session, "select * from read_text('/etc/hostname')")
 
 
