@@ -184,8 +184,19 @@ def _link_sources(inputs: AuditInput) -> LinkSources:
 
 
 def _moves(inputs: AuditInput, data: Data) -> list[MoveRow]:
-    mean = None if data.prompt_tokens is None else ratio(data.prompt_tokens, data.requests)
-    return move_rows(inputs.queries, inputs.deployment, mean_prompt_tokens=mean)
+    return move_rows(
+        inputs.queries,
+        inputs.deployment,
+        mean_prompt_tokens=ratio(data.prompt_tokens, _known_prompts(inputs)),
+    )
+
+
+def _known_prompts(inputs: AuditInput) -> int | None:
+    """Headline requests of every status whose prompt length is known."""
+    for row in rows_of(inputs.queries, "coverage/fields"):
+        if row.get("field") == "prompt_tokens":
+            return count(row, "known_requests")
+    return None
 
 
 def _window_reusable(inputs: AuditInput, data: Data) -> IntArray | None:

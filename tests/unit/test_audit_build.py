@@ -399,6 +399,13 @@ def test_a_window_of_seconds_gives_no_money_a_month() -> None:
     assert {entry.usd_saved_per_month for entry in record.options} == {None}
 
 
+def test_recomputing_has_no_hits_by_definition_and_no_pool_to_compare() -> None:
+    replays = (make_result("recompute", hits={"hbm": 0}), *standard_replays())
+    nothing = option(build_audit(make_input(replays=replays)), "recompute")
+    assert (nothing.hit_ratio_tokens, nothing.hit_cost.hits) == (0.0, 0)  # it keeps no KV: exact
+    assert nothing.extra_hit_tokens is None  # only pools are held against what needs none
+
+
 def test_recomputing_saves_exactly_nothing() -> None:
     # Sums of 0.1 in another order differ by rounding; that is no saving.
     assert difference(0.1 + 0.2, 0.3) == 0.0

@@ -9,12 +9,19 @@ import pytest
 from kvtrace.audit.build import build_audit
 from kvtrace.audit.measured_moves import MOVES_TABLE
 from kvtrace.audit.record import AuditRecord, Finding
-from tests.unit.audit_fakes import make_deployment, make_input, query, reuse_queries
+from tests.unit.audit_fakes import (
+    PROMPT,
+    REQUESTS,
+    make_deployment,
+    make_input,
+    query,
+    reuse_queries,
+)
 
 GIB = 2**30
 
 
-def audit(**changes: Any) -> AuditRecord:
+def audit(known_prompts: int = REQUESTS, **changes: Any) -> AuditRecord:
     row = {
         "direction": "load",
         "path": "host>device",
@@ -28,7 +35,11 @@ def audit(**changes: Any) -> AuditRecord:
         "bytes_p50": float(GIB),
         "tokens_per_s": 460.0,
     } | changes
-    queries = reuse_queries() | {"moves/measured_rates": query([row])}
+    known = {"field": "prompt_tokens", "known_requests": known_prompts, "requests": REQUESTS}
+    queries = reuse_queries() | {
+        "moves/measured_rates": query([row]),
+        "coverage/fields": query([known]),
+    }
     return build_audit(make_input(queries=queries))
 
 
@@ -49,6 +60,15 @@ def test_table_shows_the_measured_rate_beside_that_of_the_same_path() -> None:
     recompute = row["recompute_tokens_per_s"]
     assert isinstance(recompute, float)
     assert recompute > 1_000
+
+
+def test_the_mean_prompt_is_over_the_requests_that_know_their_length() -> None:
+    # 2 000 × 10 000 tokens are stated; if 1 000 requests know their length, the mean is 20 000
+    prefill = make_deployment().prefill
+    for known, mean in ((REQUESTS, PROMPT), (REQUESTS // 2, 2 * PROMPT)):
+        table = audit(known).tables[MOVES_TABLE]
+        rate = table.rows[0][table.columns.index("recompute_tokens_per_s")]
+        assert rate == pytest.approx(mean / prefill.prefill_s(mean, 0))
 
 
 def test_slow_moves_are_found_and_named() -> None:
