@@ -13,9 +13,12 @@ MAX_ROWS: Final = 2000
 """More than a chart can show; longer results are cut, and the table says how long they were."""
 
 TITLES: Final[Mapping[str, str]] = {
+    "block_size/what_if": "Reuse in blocks of other sizes (unlimited cache)",
     "coverage/fields": "Which fields the sources supply",
     "coverage/over_time": "Requests and known fields over time",
     "coverage/statuses": "Requests by status",
+    "generated/by_turn": "Reuse with generated tokens kept, by turn (range)",
+    "generated/kept_outputs": "Reuse with generated tokens kept (range)",
     "kv/bytes_distribution": "KV bytes per request",
     "kv/summary": "KV bytes in all",
     "kv_events/moves": "Moves of KV blocks between media (KV events)",
@@ -43,6 +46,11 @@ TITLES: Final[Mapping[str, str]] = {
     "samples/queue_depth": "Running and waiting requests over time (measured)",
     "samples/token_rates": "Tokens a second over time (measured)",
     "samples/transfer_throughput": "KV moves over time (measured)",
+    "sharing/by_turn": "Reuse by turn of the conversation (unlimited cache)",
+    "sharing/continuation_and_sharing": "Whose blocks are reused (unlimited cache)",
+    "sharing/how_known": "How requests are known to go on from earlier ones",
+    "sharing/roots": "Prefixes that many conversations begin with",
+    "sharing/top_prefixes": "Top shared prefixes (unlimited cache)",
 }
 
 
