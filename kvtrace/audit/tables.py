@@ -12,6 +12,9 @@ from kvtrace.audit.view import Value
 MAX_ROWS: Final = 2000
 """More than a chart can show; longer results are cut, and the table says how long they were."""
 
+CHECKS: Final = "quality/"
+"""Queries that return offending rows; all of them are carried."""
+
 TITLES: Final[Mapping[str, str]] = {
     "block_size/what_if": "Reuse in blocks of other sizes (unlimited cache)",
     "coverage/fields": "Which fields the sources supply",
@@ -33,12 +36,28 @@ TITLES: Final[Mapping[str, str]] = {
     "links/measured_bytes": "Bytes over each link, over time (measured)",
     "links/measured_summary": "Bytes over each kind of link (measured)",
     "moves/measured_rates": "Observed moves of KV by path (measured)",
+    "pooling/added": "What a shared pool adds over HBM and idle DRAM (idealised)",
+    "pooling/hit_ratio": "Private caches against one pool of the same bytes (idealised)",
+    "reuse/by_adapter": "Reuse by LoRA adapter (unlimited cache)",
+    "reuse/by_hour_of_day": "Reuse by hour of the day (unlimited cache)",
+    "reuse/by_llm": "Reuse by LLM (unlimited cache)",
     "reuse/by_prompt_bucket": "Reuse by prompt length (unlimited cache)",
+    "reuse/by_request_type": "Reuse by kind of request (unlimited cache)",
+    "reuse/by_session": "Reuse by conversation (unlimited cache)",
+    "reuse/by_tenant": "Reuse by tenant (unlimited cache)",
     "reuse/capacity_curve": "Hit ratio by capacity of one LRU cache (idealised)",
+    "reuse/capacity_marks": "Hit ratio of an LRU cache as large as each tier (idealised)",
+    "reuse/cold_and_warm": "Cold start and compulsory misses (unlimited cache)",
     "reuse/definitions": "One hit rate, several definitions",
+    "reuse/definitions_explained": "Why definitions of a hit rate differ here",
     "reuse/gaps": "Time between uses of a block",
+    "reuse/hot_blocks": "How concentrated reuse is",
+    "reuse/lifespans": "How long blocks are of use",
     "reuse/over_time": "Reuse over time (unlimited cache)",
+    "reuse/still_climbing": "Does reuse still climb at the end (unlimited cache)",
     "reuse/summary": "Reuse in all (unlimited cache)",
+    "reuse/ttl_curve": "Reuse that a time to live keeps",
+    "reuse/working_set": "Blocks in use over time",
     "samples/catalogue": "What was observed, and how often (measured)",
     "samples/hit_ratio_over_time": "Hit ratios that engines report, over time (measured)",
     "samples/kv_usage": "Room for KV in use over time (measured)",
@@ -51,7 +70,15 @@ TITLES: Final[Mapping[str, str]] = {
     "sharing/how_known": "How requests are known to go on from earlier ones",
     "sharing/roots": "Prefixes that many conversations begin with",
     "sharing/top_prefixes": "Top shared prefixes (unlimited cache)",
+    "writes/endurance": "SSD writes a day and life of the drives (idealised)",
+    "writes/second_use": "Storing at the first or at the second use (unlimited cache)",
+    "writes/summary": "Written against read (unlimited cache)",
 }
+
+
+def is_carried(name: str) -> bool:
+    """Whether the record carries the result of a query: it has a title here, or is a check."""
+    return name in TITLES or name.startswith(CHECKS)
 
 
 def build_tables(queries: Mapping[str, ResultOfQuery]) -> dict[str, Table]:
