@@ -1,5 +1,16 @@
 """The verbs of kvtrace for Python: `analyze`, `ingest`, `query`, `replay`, `report`, …"""
 
+from kvtrace.api.describequery import QueryDescription
+from kvtrace.api.queries import (
+    describe_query,
+    has_query,
+    is_dataset,
+    list_queries,
+    open_dataset,
+    query,
+    query_index,
+    show_sql,
+)
 from kvtrace.api.results import (
     Audit,
     FormatListing,
@@ -13,13 +24,8 @@ from kvtrace.api.verbs import (
     describe_formats,
     export,
     ingest,
-    list_queries,
-    open_dataset,
-    query,
-    query_index,
     replay,
     report,
-    show_sql,
     sniff,
     suggest_mapping,
     synthesise,
@@ -29,13 +35,17 @@ __all__ = [
     "Audit",
     "FormatListing",
     "IngestOutcome",
+    "QueryDescription",
     "QueryTable",
     "ReplayOutcome",
     "Sniffed",
     "analyze",
     "describe_formats",
+    "describe_query",
     "export",
+    "has_query",
     "ingest",
+    "is_dataset",
     "list_queries",
     "open_dataset",
     "query",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from kvtrace.api.querymodes import Mode, inert_json, to_csv, to_markdown, to_parquet
+from kvtrace.api.texttable import fitted_table
+from kvtrace.api.texttable import text_table as text_table
 from kvtrace.audit import jsonio
 from kvtrace.audit.ingest_report import build_ingest_report, dump_ingest_report
 from kvtrace.audit.record import AuditRecord, Finding, Option, Verdict
@@ -23,51 +25,10 @@ from kvtrace.report.texts import Lang
 from kvtrace.schema.manifest import Note
 from kvtrace.store.dataset import Dataset
 
-_WHOLE_FROM: Final = 100_000
-"""From here on a float is shown without decimals."""
-_WIDE_COLUMNS: Final = 6
-
 
 def to_json(document: object) -> str:
     """One JSON document as text: sorted keys, no NaN, no newline at the end."""
     return json.dumps(document, sort_keys=True, allow_nan=False, ensure_ascii=False, indent=1)
-
-
-def text_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A plain table; numbers to the right, null as `unknown`."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
-    numeric = [
-        all(isinstance(row[i], int | float) or row[i] is None for row in rows)
-        for i in range(len(header))
-    ]
-
-    def line(values: Sequence[str]) -> str:
-        padded = (
-            value.rjust(width) if right else value.ljust(width)
-            for value, width, right in zip(values, widths, numeric, strict=True)
-        )
-        return "  ".join(padded).rstrip()
-
-    return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, cells)])
-
-
-def fields_table(header: Sequence[str], row: Sequence[object]) -> str:
-    """One wide row as a line a field."""
-    width = max(map(len, header))
-    return "\n".join(
-        f"{name:<{width}}  {_cell(value)}" for name, value in zip(header, row, strict=True)
-    )
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "unknown"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= _WHOLE_FROM else f"{value:,.6g}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +82,8 @@ class QueryTable:
 
     name: str
     result: QueryResult
+    notes: tuple[str, ...] = ()
+    """What a reader must know of it: parameters that nobody typed, rows that were left out."""
 
     def to_json(self) -> str:
         """Columns with unit and meaning, and the rows."""
@@ -130,7 +93,7 @@ class QueryTable:
                 self.result.columns, self.result.units, self.result.meanings, strict=True
             )
         ]
-        return to_json({"query": self.name, "columns": columns, "rows": self.rows()})
+        return inert_json(to_json({"query": self.name, "columns": columns, "rows": self.rows()}))
 
     def rows(self) -> list[dict[str, object]]:
         """The rows by column name; not-a-number and infinity are null."""
@@ -139,12 +102,33 @@ class QueryTable:
             for row in self.result.frame.iter_rows(named=True)
         ]
 
-    def to_text(self) -> str:
-        """The table for people; a single wide row stands upright."""
+    def to_text(self, width: int | None = None) -> str:
+        """The table for people, within `width` columns where that is given."""
         rows = [tuple(row.values()) for row in self.rows()]
-        if len(rows) == 1 and len(self.result.columns) > _WIDE_COLUMNS:
-            return fields_table(self.result.columns, rows[0])
-        return text_table(self.result.columns, rows)
+        return fitted_table(self.result.columns, rows, width)
+
+    def to_csv(self) -> str:
+        """The rows for a spreadsheet; texts that would be formulas are made inert."""
+        return to_csv(self.result)
+
+    def to_markdown(self) -> str:
+        """The rows as a Markdown table."""
+        return to_markdown(self.result)
+
+    def to_parquet(self) -> bytes:
+        """The rows as a Parquet file, exactly."""
+        return to_parquet(self.name, self.result)
+
+    def rendered(self, mode: Mode, *, width: int | None = None) -> bytes:
+        """The table in one of the modes, text with a newline at its end."""
+        if mode == "parquet":
+            return self.to_parquet()
+        if mode == "table":
+            text = self.to_text(width)
+        else:
+            makers = {"json": self.to_json, "csv": self.to_csv, "markdown": self.to_markdown}
+            text = makers[mode]()
+        return (text + "\n").encode("utf-8", errors="backslashreplace")
 
 
 def _finite(value: object) -> object:

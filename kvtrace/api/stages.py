@@ -26,6 +26,7 @@ from kvtrace.api.setup import (
 from kvtrace.audit import jsonio
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.record import AuditRecord
+from kvtrace.audit.tables import is_carried
 from kvtrace.config import Setting, Settings
 from kvtrace.cost.deployment import Deployment
 from kvtrace.duckdb_session import Param
@@ -234,19 +235,11 @@ def _run_queries(dataset: Dataset, deployment: Deployment) -> dict[str, QueryRes
     bytes_per_token = deployment.kv_bytes_per_token_unreplicated
     results = {}
     with dataset.session() as session:
-        for name in catalog.names():
+        for name in filter(is_carried, catalog.names()):
             wanted = {param.name for param in catalog.describe(name).params}
             params = _params(dataset.manifest, wanted, bytes_per_token)
             results[name] = catalog.run(session, name, params)
     return results
-
-
-def dataset_params(dataset: Dataset, wanted: set[str]) -> dict[str, Param]:
-    """What the dataset and an audit beside it know of the parameters that a query asks for."""
-    earlier = read_earlier(dataset) if "kv_bytes_per_token" in wanted else None
-    return _params(
-        dataset.manifest, wanted, None if earlier is None else earlier.kv.bytes_per_token
-    )
 
 
 def _params(

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from kvtrace.api.queries import open_dataset as open_dataset
 from kvtrace.api.results import (
     Audit,
     FormatListing,
     IngestOutcome,
-    QueryTable,
     ReplayOutcome,
     Sniffed,
-    to_json,
 )
 from kvtrace.api.setup import check_names
 from kvtrace.api.stages import (
@@ -26,7 +25,6 @@ from kvtrace.api.stages import (
     Inputs,
     audit_input,
     claimed,
-    dataset_params,
     ingest_into,
     model,
     read_audit,
@@ -40,7 +38,6 @@ from kvtrace.audit import jsonio
 from kvtrace.audit.build import build_audit
 from kvtrace.audit.options import build_options
 from kvtrace.config import Settings, resolve_settings
-from kvtrace.duckdb_session import Param
 from kvtrace.errors import Location, UsageError
 from kvtrace.exec.progress import Progress, SilentProgress
 from kvtrace.export import Exported, export_trace
@@ -48,10 +45,8 @@ from kvtrace.ingest.inspect import inspect_paths
 from kvtrace.ingest.mapping import load_mapping, offer_mapping
 from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.ingest.registry import all_formats
-from kvtrace.query.catalog import load_catalog, run_sql
 from kvtrace.report.html import render_html
 from kvtrace.report.texts import Lang
-from kvtrace.store.dataset import Dataset
 from kvtrace.store.packed import Sink
 
 REPORT_FILE: Final = "report.html"
@@ -147,66 +142,6 @@ def replay(
         if one.name in SERVING_SETTINGS
     }
     return ReplayOutcome(built, modelled.replays.wall_s, requests, served_by, documents)
-
-
-def query(
-    dataset: Path | str,
-    name: str | None = None,
-    *,
-    params: Mapping[str, str] | None = None,
-    sql: str | None = None,
-) -> QueryTable:
-    """A named query, or one SELECT of the caller's own, over a dataset.
-
-    Raises:
-        UsageError: no such query or parameter, or SQL that is not one SELECT.
-        ModelError: the query failed.
-    """
-    opened = open_dataset(dataset)
-    with opened.session() as session:
-        if sql is not None:
-            return QueryTable("sql", run_sql(session, sql))
-        catalog = load_catalog()
-        info = catalog.describe(name or "")
-        bound = dataset_params(opened, {p.name for p in info.params})
-        given = catalog.parse_params(info.name, params or {})
-        return QueryTable(info.name, catalog.run(session, info.name, {**bound, **given}))
-
-
-def list_queries() -> list[str]:
-    """One line a query: its name and question."""
-    catalog = load_catalog()
-    width = max(map(len, catalog.names()))
-    return [f"{name:<{width}}  {catalog.describe(name).question}" for name in catalog.names()]
-
-
-def query_index() -> str:
-    """All queries with question, grain and parameters, as JSON."""
-    catalog = load_catalog()
-    described = [catalog.describe(name) for name in catalog.names()]
-    return to_json(
-        [
-            {
-                "name": one.name,
-                "question": one.question,
-                "grain": one.grain,
-                "params": [param.name for param in one.params],
-            }
-            for one in described
-        ]
-    )
-
-
-def show_sql(
-    name: str, params: Mapping[str, str] | None = None, *, dataset: Path | str | None = None
-) -> str:
-    """A query with its parameters as text for the duckdb CLI, as it would run over `dataset`."""
-    catalog = load_catalog()
-    bound: dict[str, Param] = {}
-    if dataset is not None:
-        names = {param.name for param in catalog.describe(name).params}
-        bound = dataset_params(open_dataset(dataset), names)
-    return catalog.show_sql(name, {**bound, **catalog.parse_params(name, params or {})})
 
 
 def report(audit: Path | str, *, output: Path | str | None = None, lang: str = "en") -> Path:
@@ -327,14 +262,3 @@ def output_folder(inputs: Inputs, output: Path | str | None) -> Path:
             name = name.removesuffix(suffix)
         name = Path(name).stem
     return Path("reports") / ("".join("_" if c in "*?[]" else c for c in name) or "kvtrace")
-
-
-def open_dataset(path: Path | str) -> Dataset:
-    """The dataset of an output folder, or the dataset folder itself.
-
-    Raises:
-        OutputError: there is none, it is damaged, or a newer kvtrace wrote it.
-    """
-    folder = Path(path)
-    inner = folder / DATASET_FOLDER
-    return Dataset.open(inner if inner.is_dir() else folder)

@@ -250,7 +250,7 @@ def _set_params(session: Session, info: QueryInfo, params: Mapping[str, Param]) 
 def _assigned(param: ParamInfo, value: Param) -> str:
     """A parameter, or its declared default, as SQL text of its type."""
     text = param.default or "null" if value is None else to_sql(value)
-    return f"{text}::{param.type.lower()}"
+    return f"{text}::{param.type.lower()}" if param.type else text
 
 
 def _close(name: str, names: Sequence[str], fallback: str) -> str:

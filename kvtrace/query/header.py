@@ -9,6 +9,8 @@ from typing import Final
 from kvtrace.errors import Location, ModelError
 
 PARAM_TYPES: Final = ("BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN", "BIGINT[]", "DOUBLE[]", "VARCHAR[]")
+UNTYPED: Final = ""
+"""Type of a parameter that nobody declared: its text says what it is."""
 REQUIRED: Final = ("name", "question", "grain", "params", "reads", "order")
 _EXAMPLES: Final = {
     "name": "topic/name",
@@ -32,7 +34,7 @@ class ParamInfo:
 
     name: str
     type: str
-    """One of PARAM_TYPES."""
+    """One of PARAM_TYPES, or UNTYPED."""
     default: str | None
     """SQL text of the declared default; None: null."""
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from kvtrace.duckdb_session import Param
 from kvtrace.errors import UsageError
+from kvtrace.query.header import UNTYPED
 
 _TRUTH: Final = {"true": True, "false": False}
 
@@ -36,11 +37,15 @@ _EXAMPLES: Final = {
 def parse_param(name: str, kind: str, text: str) -> Param:
     """The value of a parameter of this SQL type from text; `null` is null.
 
+    Of an undeclared type: a number, truth value or `[list]` where the text is one, else the text.
+
     Raises:
         UsageError: the text is not of the type.
     """
     if text.strip().lower() == "null":
         return None
+    if kind == UNTYPED:
+        return _guessed(text)
     parse = _PARSERS[kind.removesuffix("[]")]
     try:
         if not kind.endswith("[]"):
@@ -53,6 +58,17 @@ def parse_param(name: str, kind: str, text: str) -> Param:
             f"`{text}` is not a {kind} for parameter `{name}`",
             hint=f"write it as `{name}={_EXAMPLES[kind]}`",
         ) from error
+
+
+def _guessed(text: str) -> Param:
+    """A whole number, a number, a truth value or a list of one of them where the text is one."""
+    is_list = text.startswith("[") and text.endswith("]")
+    for kind in ("BIGINT", "DOUBLE", "BOOLEAN"):
+        try:
+            return parse_param("", kind + "[]" * is_list, text)
+        except UsageError:
+            continue
+    return parse_param("", "VARCHAR[]", text) if is_list else text
 
 
 def to_sql(value: Param) -> str:

@@ -1,0 +1,89 @@
+"""What a dataset, its logs and the audit beside it know of the parameters that a query takes.
+
+Nothing is guessed: what nobody said stays null, and what is taken is said, with who said it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from kvtrace.api.setup import FROM_LOGS, choose_deployment
+from kvtrace.api.stages import AUDIT_FILE, read_earlier
+from kvtrace.api.texttable import shown_cell
+from kvtrace.config import Settings
+from kvtrace.duckdb_session import Param
+from kvtrace.errors import ModelError
+from kvtrace.schema.manifest import Manifest
+from kvtrace.store.dataset import Dataset
+
+KV_BYTES: Final = "kv_bytes_per_token"
+BLOCK_SIZE: Final = "block_size_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A parameter that nobody typed."""
+
+    name: str
+    value: Param
+    why: str
+    """What it was taken from."""
+
+    def __str__(self) -> str:
+        return f"{self.name} = {shown_cell(self.value)} ({self.why})"
+
+
+def known_params(dataset: Dataset, wanted: Collection[str], settings: Settings) -> list[Known]:
+    """Of the wanted parameters, those that are known; an LLM that somebody states comes first.
+
+    Raises:
+        UsageError: the LLM that was stated is not known.
+    """
+    found = []
+    if KV_BYTES in wanted:
+        found.append(_bytes_per_token(dataset, settings))
+    if BLOCK_SIZE in wanted:
+        found.append(_block_size(dataset.manifest))
+    return [one for one in found if one is not None]
+
+
+def _bytes_per_token(dataset: Dataset, settings: Settings) -> Known | None:
+    if settings["llm"].is_default:
+        earlier = read_earlier(dataset)
+        if earlier is not None:
+            doubt = next((a for a in earlier.assumptions if a.id == "llm"), None)
+            said = "" if doubt is None or doubt.is_confirmed else ", which nobody confirmed"
+            why = f"{AUDIT_FILE}: {earlier.kv.llm}, {earlier.kv.kv_dtype}{said}"
+            return Known(KV_BYTES, earlier.kv.bytes_per_token, why)
+    return _of_llm(dataset.manifest, settings)
+
+
+def _of_llm(manifest: Manifest, settings: Settings) -> Known | None:
+    """From the LLM that somebody stated, else from the one that the logs name."""
+    try:
+        deployment, chosen = choose_deployment(settings, manifest)
+    except ModelError:  # its weights do not fit the GPUs: its KV is the same on any
+        return None
+    llm, dtype = chosen["llm"], chosen["kv_dtype"]
+    if llm.is_default:
+        return None
+    said = "the logs" if llm.origin == FROM_LOGS else llm.origin
+    why = f"{llm.value} from {said}, {dtype.value} from {dtype.origin}"
+    return Known(KV_BYTES, deployment.kv_bytes_per_token_unreplicated, why)
+
+
+def _block_size(manifest: Manifest) -> Known | None:
+    """Of the blocks in the dataset; without blocks, what an engine's log states, if all agree."""
+    size = manifest.totals.block_size_tokens
+    if size:
+        return Known(BLOCK_SIZE, size, "the blocks of the dataset")
+    if manifest.domains:
+        return None
+    stated = {
+        value
+        for source in manifest.sources
+        if isinstance(value := source.engine_facts.get("block_size"), int) and value > 0
+    }
+    return Known(BLOCK_SIZE, stated.pop(), "the engine's log") if len(stated) == 1 else None
