@@ -1,6 +1,7 @@
 """The verbs of kvtrace for Python: `analyze`, `ingest`, `query`, `replay`, `report`, …"""
 
 from kvtrace.api.describequery import QueryDescription
+from kvtrace.api.pooling import PoolingOutcome, pooling
 from kvtrace.api.queries import (
     describe_query,
     has_query,
@@ -35,6 +36,7 @@ __all__ = [
     "Audit",
     "FormatListing",
     "IngestOutcome",
+    "PoolingOutcome",
     "QueryDescription",
     "QueryTable",
     "ReplayOutcome",
@@ -48,6 +50,7 @@ __all__ = [
     "is_dataset",
     "list_queries",
     "open_dataset",
+    "pooling",
     "query",
     "query_index",
     "replay",

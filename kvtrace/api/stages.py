@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kvtrace import __version__
+from kvtrace.api.pool_tables import derive_for_audit
 from kvtrace.api.replays import Replays, accepted, choose_window, replay_options, search_fleets
 from kvtrace.api.results import (
     IngestOutcome,
@@ -67,6 +68,8 @@ class Modelled:
     replays: Replays
     fleet_at_slo: dict[str, int]
     """By option: the fewest instances that keep the SLO; empty unless searched (depth full)."""
+    every: RequestTrace | None
+    """As `whole`, with the requests that were refused."""
 
 
 def mapping_of(settings: Settings) -> Mapping | None:
@@ -140,11 +143,26 @@ def _unchanged(directory: Path, wanted: str) -> Dataset | None:
 
 
 def audit_input(
-    dataset: Dataset, inputs: Inputs, settings: Settings, watch: Progress
+    dataset: Dataset,
+    inputs: Inputs,
+    settings: Settings,
+    watch: Progress,
+    lock: OutputLock | None = None,
 ) -> AuditInput:
-    """Everything that an audit of the dataset is made of."""
+    """Everything that an audit of the dataset is made of; tables derived for it join the dataset.
+
+    `lock` is that of the output folder, where the caller holds it.
+    """
     modelled = model(dataset, settings, watch, None, is_audit=True)
     replays, whole = modelled.replays, modelled.whole
+    dataset = derive_for_audit(
+        dataset,
+        modelled.every,
+        modelled.setup,
+        watch,
+        is_full=settings.text("depth") == "full",
+        lock=lock,
+    )
     watch.start("query")
     queries = _run_queries(dataset, modelled.deployment)
     watch.finish(f"{len(queries)} queries")
@@ -181,9 +199,8 @@ def model(
     """Choose deployment and fleet, and replay the options (ids; None: all) on the peak hour."""
     manifest = dataset.manifest
     deployment, settings = choose_deployment(settings, manifest)
-    whole, refused = _whole_trace(dataset), 0
-    if whole is not None:
-        whole, refused = accepted(whole, deployment)
+    every = whole_trace(dataset)
+    whole, refused = (None, 0) if every is None else accepted(every, deployment)
     setup = choose_fleet(settings, deployment, whole, manifest)
     replays = Replays()
     if whole is not None and whole.requests:
@@ -197,10 +214,10 @@ def model(
         )
     is_full = is_audit and settings.text("depth") == "full"
     fleets = search_fleets(replays, deployment, setup.fleet, watch) if is_full else {}
-    return Modelled(deployment, setup, whole, refused, replays, fleets)
+    return Modelled(deployment, setup, whole, refused, replays, fleets, every)
 
 
-def _whole_trace(dataset: Dataset) -> RequestTrace | None:
+def whole_trace(dataset: Dataset) -> RequestTrace | None:
     """The headline's requests; of several cache domains the largest."""
     manifest = dataset.manifest
     chosen = main_domain(manifest)

@@ -20,7 +20,6 @@ from kvtrace.api.results import (
 from kvtrace.api.setup import check_names
 from kvtrace.api.stages import (
     AUDIT_FILE,
-    DATASET_FOLDER,
     SERVING_SETTINGS,
     Inputs,
     audit_input,
@@ -98,7 +97,7 @@ def analyze(
     folder = output_folder(inputs, output)
     with claimed(folder) as lock:
         outcome = ingest_into(inputs, folder, chosen, watch, lock)
-        record = build_audit(audit_input(outcome.dataset, inputs, chosen, watch))
+        record = build_audit(audit_input(outcome.dataset, inputs, chosen, watch, lock))
         audit = Audit(record, folder, outcome.is_reused)
         watch.start("report")
         lang: Lang = "zh" if chosen.text("lang") == "zh" else "en"

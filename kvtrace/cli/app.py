@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from kvtrace import __version__
-from kvtrace.cli import analyze, export, formats, ingest, query, replay, report, sniff, synth
+from kvtrace.cli import (
+    analyze,
+    export,
+    formats,
+    ingest,
+    pooling,
+    query,
+    replay,
+    report,
+    sniff,
+    synth,
+)
 from kvtrace.errors import ExitCode, KvtraceError
 
 app = typer.Typer(
@@ -28,6 +39,7 @@ app.command("analyze", short_help="From logs to a verdict in HTML.")(analyze.ana
 app.command("ingest", short_help="From logs to a dataset of Parquet tables.")(ingest.ingest)
 app.command("query", short_help="List, show and run the queries of the catalogue.")(query.query)
 app.command("replay", short_help="What each option would have done, hit by hit.")(replay.replay)
+app.command("pooling", short_help="Private caches against one shared pool.")(pooling.pooling)
 app.command("report", short_help="The HTML again, from audit.json alone.")(report.report)
 app.command("formats", short_help="What can be read, and what it supplies.")(formats.formats)
 app.command("sniff", short_help="What each file is, and what would make it say more.")(sniff.sniff)
