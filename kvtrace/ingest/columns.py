@@ -6,7 +6,7 @@ import functools
 import re
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -24,7 +24,7 @@ from kvtrace.ingest.contract import (
 )
 from kvtrace.ingest.files.frame import LongRecord
 from kvtrace.ingest.hashing import KeyedHasher, UIntArray, finished
-from kvtrace.ingest.request_columns import RequestColumns, int32
+from kvtrace.ingest.request_columns import RequestColumns, UnsettledRows, int32
 from kvtrace.ingest.values.stamps import Resolver, RowStamps
 from kvtrace.schema.arrays import IntArray
 from kvtrace.schema.manifest import Clock
@@ -56,6 +56,8 @@ class FileRows:
     """(requests with block keys,)"""
     block_keys: UIntArray
     """(sum of block_counts,) keys of one request after the other."""
+    unsettled: UnsettledRows
+    """Requests whose prompt count other records must settle, by request_key."""
 
     @property
     def holds_rows(self) -> bool:
@@ -67,6 +69,16 @@ class FileRows:
         """Drop the block keys: the reader found, when it had read all, that they mislead."""
         self.block_request_keys = self.block_counts = np.empty(0, dtype=np.int64)
         self.block_keys = np.empty(0, dtype=np.uint64)
+
+    def cut_blocks(self, most: dict[int, int]) -> None:
+        """Leave these requests (by request_key) at most that many block keys."""
+        limits = [most.get(key, -1) for key in self.block_request_keys.tolist()]
+        wanted = np.array(limits, dtype=np.int64)
+        counts = np.where(wanted < 0, self.block_counts, np.minimum(wanted, self.block_counts))
+        starts = np.cumsum(self.block_counts) - self.block_counts
+        places = np.arange(len(self.block_keys)) - np.repeat(starts, self.block_counts)
+        self.block_keys = self.block_keys[places < np.repeat(counts, self.block_counts)]
+        self.block_counts = counts
 
 
 class _Observed:
@@ -274,6 +286,7 @@ class RowCollector:
             resolve=resolve,
         )
         block_rows, block_counts, block_keys = self._requests.blocks()
+        unsettled = self._requests.unsettled()
         return FileRows(
             requests=_in_order(requests, keys),
             samples=finish(self._samples, time_column="observed_at_ns"),
@@ -284,6 +297,7 @@ class RowCollector:
             block_request_keys=keys[block_rows],
             block_counts=block_counts,
             block_keys=block_keys,
+            unsettled=replace(unsettled, row=keys[unsettled.row]),
         )
 
     def _unique_keys(self, offsets: Sequence[int] | IntArray) -> IntArray:

@@ -39,6 +39,26 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """False for a last record that the file ends in without a line end: it may be cut."""
 
 
+class Producer(NamedTuple):
+    """Whose records count tokens the same way."""
+
+    scope: str
+    """Name of the instrumentation; empty: it gives none."""
+    version: str
+    provider: str
+    """Whose counts it passes on; empty: it does not say."""
+
+
+class Unsettled(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A prompt count that was read as including the cache, though its record does not say so."""
+
+    producer: Producer
+    left_out_tokens: int
+    """Cached and written tokens: what the count lacks if it leaves them out."""
+    is_by_spec: bool
+    """The names are of a convention that includes the cache; else that is assumed."""
+
+
 class RequestRow(msgspec.Struct, gc=False, kw_only=True):
     """One request as a format sees it: ids in the clear (the pipeline hashes them), times in ns.
 
@@ -75,6 +95,9 @@ class RequestRow(msgspec.Struct, gc=False, kw_only=True):
     is_benchmark: bool = False
     flags: tuple[str, ...] = ()
     block_keys: list[int] | array[int] | None = None
+    unsettled: Unsettled | None = None
+    """Set where only other records can tell what the prompt count includes; then the block keys
+    are those of the longer prompt."""
 
 
 class Metric(msgspec.Struct, gc=False, kw_only=True, frozen=True):
@@ -184,6 +207,27 @@ class LateArrivals:
 
 
 @dataclass(slots=True)
+class CacheProofs:
+    """Calls of one producer that prove by themselves what its prompt count includes."""
+
+    exclusive: int = 0
+    """More cached and written than prompt tokens, or a total that only fits so."""
+    exclusive_line: int = 0
+    """Line of the first of them."""
+    inclusive: int = 0
+    inclusive_line: int = 0
+
+    def add(self, line: int, *, is_inclusive: bool) -> None:
+        """Count a call."""
+        if is_inclusive:
+            self.inclusive += 1
+            self.inclusive_line = self.inclusive_line or line
+        else:
+            self.exclusive += 1
+            self.exclusive_line = self.exclusive_line or line
+
+
+@dataclass(slots=True)
 class ReadContext:
     """What a reader knows and what it leaves behind; one per file."""
 
@@ -219,6 +263,8 @@ class ReadContext:
     evidence_grade: Grade | None = None
     """The grade of this file if it differs from the format's best (a trace without hashes is L)."""
     late_arrivals: LateArrivals | None = None
+    cache_proofs: dict[Producer, CacheProofs] = field(default_factory=dict)
+    """What proves how prompts are counted, for the rows that are `unsettled`, of all files."""
     notes: list[Note] = field(default_factory=list)
 
     def note(self, code: str, message: str, *, severity: NoteSeverity = "info") -> None:

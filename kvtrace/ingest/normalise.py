@@ -18,6 +18,7 @@ from kvtrace.ingest.blocks.table import (
     build_domain,
     gathered,
 )
+from kvtrace.ingest.cache_semantics import settle_cache_semantics
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.files.rotation import join_rotations
 from kvtrace.ingest.hashing import KeyedHasher
@@ -54,6 +55,7 @@ def normalise(reads: list[FileRead], hasher: KeyedHasher) -> Normalised:
     """Tables of all files together. Changes the file entries where copies are dropped."""
     _drop_file_copies(reads)
     join_rotations(reads)
+    settle_cache_semantics(reads)
     settle_clocks(reads)
     sources = assign_sources(reads)
     for source in sources:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import msgspec
 import numpy as np
 import polars as pl
 
-from kvtrace.ingest.contract import LineTime, Record, RequestRow
+from kvtrace.ingest.contract import LineTime, Producer, Record, RequestRow, Unsettled
 from kvtrace.ingest.hashing import KeyedHasher, UIntArray
 from kvtrace.ingest.joining.request_ids import call_id, may_have_parts, without_suffix
 from kvtrace.ingest.values.limits import IMPLAUSIBLE_FLAG, PLAUSIBLE_TOKENS
 from kvtrace.ingest.values.stamps import RowStamps
-from kvtrace.schema.arrays import IntArray
+from kvtrace.schema.arrays import BoolArray, IntArray
 from kvtrace.schema.tables import REQUESTS
 
 COPY_DIGEST: Final = "_copy_digest"
@@ -52,6 +53,8 @@ class RequestColumns:
         self._block_rows = array("q")
         self._block_counts = array("q")
         self._block_keys = array("Q")
+        self._unsettled: list[tuple[int, Unsettled]] = []
+        """Rows whose prompt count other records must settle."""
         self._clear()
 
     def _clear(self) -> None:
@@ -83,6 +86,9 @@ class RequestColumns:
             pieces.append(None if column.count(None) == size else column)
         if self._pieces["block_keys"][-1] is not None:
             self._take_blocks()
+        if self._pieces["unsettled"][-1] is not None:
+            told = enumerate((row.unsettled for row in rows), self._taken)
+            self._unsettled += [(number, one) for number, one in told if one is not None]
         self._sizes.append(size)
         self._taken += size
         rows.clear()
@@ -184,6 +190,19 @@ class RequestColumns:
         self._frames = [pl.concat([no_requests(), *self._frames])]
         return self._frames[0]
 
+    def unsettled(self) -> UnsettledRows:
+        """The rows whose prompt count other records must settle."""
+        found = self._unsettled
+        places = {one.producer: 0 for _, one in found}
+        places = {producer: place for place, producer in enumerate(places)}
+        return UnsettledRows(
+            row=np.array([number for number, _ in found], dtype=np.int64),
+            left_out_tokens=np.array([one.left_out_tokens for _, one in found], dtype=np.int64),
+            is_by_spec=np.array([one.is_by_spec for _, one in found], dtype=np.bool_),
+            producer=np.array([places[one.producer] for _, one in found], dtype=np.int64),
+            producers=tuple(places),
+        )
+
     def blocks(self) -> tuple[IntArray, IntArray, UIntArray]:
         """Rows with block keys, how many each has, and the keys of one row after the other."""
         return (
@@ -191,6 +210,19 @@ class RequestColumns:
             np.frombuffer(self._block_counts, dtype=np.int64),
             np.frombuffer(self._block_keys, dtype=np.uint64),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class UnsettledRows:
+    """Requests whose prompt count other records must settle."""
+
+    row: IntArray
+    """(requests,) number of the row; once the file has been read, its request_key."""
+    left_out_tokens: IntArray
+    is_by_spec: BoolArray
+    producer: IntArray
+    """Place in `producers`."""
+    producers: tuple[Producer, ...]
 
 
 def no_requests() -> pl.DataFrame:

@@ -92,7 +92,7 @@ def test_a_call_inside_another_is_one_request_of_the_innermost_span() -> None:
     assert row.cached_tokens == 960  # only the gateway's span knows it
     assert (row.queue_ns, row.ttft_ns, row.ttft_from) == (50 * MS, 500 * MS, "arrival")
     assert (row.prefill_ns, row.e2e_ns, row.tpot_ns) == (450 * MS, 2_000 * MS, 150 * MS)
-    assert "cache_semantics_assumed" in row.flags  # 960 of 1000: nothing settles it
+    assert row.unsettled is None  # the engine counts 1000 too: the gateway's 1000 hold the 960
     assert "nested_calls_merged" in reading.note_codes
     assert len(reading.requests) == 8
     assert (
@@ -106,7 +106,7 @@ def test_prompts_are_inclusive_whoever_counted() -> None:
     assert [row.prompt_tokens for row in rows] == [9_040, 900, 1_412, 2_000]
     assert [row.cached_tokens for row in rows] == [8_000, 512, 512, 512]
     assert [row.cache_write_tokens for row in rows] == [1_000, None, None, None]
-    assert [row.flags for row in rows] == [(), (), (), ("cache_semantics_assumed",)]
+    assert [row.unsettled is None for row in rows] == [True, True, True, False]
     anthropic = rows[0]
     assert (anthropic.request_id, anthropic.llm) == ("msg-1", "c-1")
     assert (anthropic.ttft_ns, anthropic.ttft_from) == (1_000 * MS, "client")

@@ -335,7 +335,7 @@ def test_opentelemetry_includes_the_cache_unless_the_numbers_forbid_it() -> None
     )
     assert counts(inclusive) == (2048, 1024, None, 10, None)
     assert inclusive is not None
-    assert inclusive.is_assumed
+    assert (inclusive.rule, inclusive.is_assumed, inclusive.is_open) == ("spec", False, True)
     exclusive = read_attributes(
         {
             "gen_ai.usage.input_tokens": 3,

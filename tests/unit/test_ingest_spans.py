@@ -54,7 +54,7 @@ def test_spans_between_two_calls_do_not_hide_the_nesting_in_any_order() -> None:
         5: call(5, prompt_tokens=10, output_tokens=2),
     }
     for order in itertools.permutations((1, 2, 3, 4, 5)):
-        book = CallBook()
+        book = CallBook(CallReader(ReadContext("sample", Tally(), 0)))
         for number in order:
             row = rows.get(number)
             fresh = None if row is None else call(number, **_known(row))
@@ -71,7 +71,7 @@ def _known(row: RequestRow) -> dict[str, object]:
 
 
 def test_cached_tokens_of_another_prompt_are_not_taken_over() -> None:
-    book = CallBook()
+    book = CallBook(CallReader(ReadContext("sample", Tally(), 0)))
     book.add(span(1), call(1, prompt_tokens=900, cached_tokens=800))
     book.add(span(2, parent=1), call(2, prompt_tokens=1_000))
     (found,) = book.rest()
@@ -79,7 +79,7 @@ def test_cached_tokens_of_another_prompt_are_not_taken_over() -> None:
 
 
 def test_calls_of_other_traces_and_without_ids_stand_alone() -> None:
-    book = CallBook()
+    book = CallBook(CallReader(ReadContext("sample", Tally(), 0)))
     book.add(span(1), call(1))
     book.add(span(2, parent=1, trace="other"), call(2))
     nameless = Span("s", "", "", "", "", None, None, is_error=False)
@@ -94,7 +94,7 @@ def test_rows_go_out_in_file_order_and_leave_nothing_behind(
 ) -> None:
     monkeypatch.setattr(nesting, "_HELD_CALLS", 2)
     monkeypatch.setattr(nesting, "_KNOWN_SPANS", 3)
-    book = CallBook()
+    book = CallBook(CallReader(ReadContext("sample", Tally(), 0)))
     found: list[int] = []
     for number in range(1, 10):
         book.add(span(number, parent=100 + number), call(number))
@@ -182,7 +182,7 @@ def test_the_engine_is_told_by_its_instrumentation(
 
 
 def test_engines_that_share_a_request_are_warned_of() -> None:
-    book = CallBook()
+    book = CallBook(CallReader(ReadContext("sample", Tally(), 0)))
     for number, (name, request_id) in enumerate(
         [("llm_request", "r"), ("llm_request", "r"), ("llm_request", "q"), ("chat", "q")], start=1
     ):

@@ -109,7 +109,7 @@ class GatewayFile:
 
     def _fill_tokens(self, row: RequestRow, usage: TokenUsage) -> None:
         row.prompt_tokens, row.output_tokens = usage.prompt_tokens, usage.output_tokens
-        if usage.is_assumed:
+        if usage.is_open:  # the names of a convention prove nothing where operators choose them
             key = (usage.shape, bool(usage.is_inclusive))
             self._assumed[key] = self._assumed.get(key, 0) + 1
         if row.status == "gateway_cache_hit":

@@ -21,6 +21,7 @@ from kvtrace.units import MIB, NS_PER_US
 
 _HEAD_CHARS: Final = 4096
 _SCOPES: Final = ("otel.scope.name", "otel.library.name")
+_VERSIONS: Final = ("otel.scope.version", "otel.library.version")
 
 
 class _Tag(msgspec.Struct, gc=False):
@@ -58,7 +59,7 @@ _DECODER: Final = msgspec.json.Decoder(_Document, strict=False)
 class _TraceFile:
     def __init__(self, context: ReadContext) -> None:
         self.calls = CallReader(context)
-        self.book = CallBook()
+        self.book = CallBook(self.calls)
 
     def rows(self, record: Record) -> list[Row] | Ignored:
         """The calls that can go out after this record.
@@ -86,11 +87,11 @@ def _span(found: _Span) -> Span:
     start_ns = None if found.start_us is None else found.start_us * NS_PER_US
     has_end = start_ns is not None and found.duration_us is not None
     attributes = {tag.key: tag.value for tag in found.tags or ()}
-    scopes = (attributes.get(name) for name in _SCOPES)
     parents = (ref.span_id for ref in found.references or () if ref.kind == "CHILD_OF")
     return Span(
         name=found.name,
-        scope=next((scope for scope in scopes if isinstance(scope, str)), ""),
+        scope=_text_of(attributes, _SCOPES),
+        version=_text_of(attributes, _VERSIONS),
         trace_id=found.trace_id,
         span_id=found.span_id,
         parent_id=found.parent_id or next(parents, ""),
@@ -100,6 +101,11 @@ def _span(found: _Span) -> Span:
         or attributes.get("otel.status_code") == "ERROR",
         attributes=attributes,
     )
+
+
+def _text_of(attributes: dict[str, object], names: tuple[str, ...]) -> str:
+    found = (attributes.get(name) for name in names)
+    return next((text for text in found if isinstance(text, str)), "")
 
 
 def _read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:

@@ -61,6 +61,7 @@ class _Span(msgspec.Struct, gc=False):
 
 class _Library(msgspec.Struct, gc=False):
     name: str = ""
+    version: str = ""
 
 
 class _Scope(msgspec.Struct, gc=False):
@@ -87,7 +88,7 @@ _DECODER: Final = msgspec.json.Decoder(_Export, strict=False)
 class _SpanFile:
     def __init__(self, context: ReadContext) -> None:
         self.calls = CallReader(context)
-        self.book = CallBook()
+        self.book = CallBook(self.calls)
 
     def rows(self, record: Record) -> list[Row] | Ignored:
         """The calls that can go out after this export.
@@ -104,17 +105,18 @@ class _SpanFile:
             for scope in (*(resource.scopes or ()), *(resource.old_scopes or ())):
                 library = scope.scope or scope.old_scope or _Library()
                 for found in scope.spans or ():
-                    span = _span(found, library.name)
+                    span = _span(found, library)
                     row = self.calls.row(record, span)
                     self.book.add(span, row)
                     has_call = has_call or row is not None
         return list(self.book.released()) if has_call else Ignored("no_model_call")
 
 
-def _span(found: _Span, scope: str) -> Span:
+def _span(found: _Span, library: _Library) -> Span:
     return Span(
         name=found.name,
-        scope=scope,
+        scope=library.name,
+        version=library.version,
         trace_id=found.trace_id,
         span_id=found.span_id,
         parent_id=found.parent_id or "",

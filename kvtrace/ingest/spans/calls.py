@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kvtrace.ingest.clocks import INT64_MAX
-from kvtrace.ingest.contract import ReadContext, Record, RequestRow
+from kvtrace.ingest.contract import (
+    CacheProofs,
+    Producer,
+    ReadContext,
+    Record,
+    RequestRow,
+    Unsettled,
+)
 from kvtrace.ingest.prompts.bodies import BodyReader
 from kvtrace.ingest.spans.attributes import Attributes
 from kvtrace.ingest.spans.prompts import prompt_of
@@ -62,7 +69,7 @@ _VLLM_NAMES: Final = (
 )
 _ENGINE_TIMES: Final = (f"{_LATENCY}e2e", f"{_LATENCY}time_in_queue")
 _INVALID_FLAG: Final = "invalid_attribute"
-_ASSUMED_FLAG: Final = "cache_semantics_assumed"
+_PROVIDER: Final = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 _CANCELLED: Final = ("cancel", "499")
 
 
@@ -80,6 +87,13 @@ class Span:
     end_ns: int | None
     is_error: bool
     attributes: Mapping[str, object] = field(default_factory=dict)
+    version: str = ""
+    """Of the instrumentation."""
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether an engine wrote it, which counts the whole prompt and measures its times."""
+        return self.name == ENGINE_SPAN or any(name in self.attributes for name in _ENGINE_TIMES)
 
 
 class CallReader:
@@ -108,9 +122,8 @@ class CallReader:
             arrived_at_ns=self._start(span),
             status=_status(span, told),
         )
-        is_engine = span.name == ENGINE_SPAN or told.has_any(*_ENGINE_TIMES)
-        self._fill_tokens(row, told, flags, is_engine=is_engine)
-        if is_engine:
+        self._fill_tokens(row, span, told, flags)
+        if span.is_engine:
             engine = _engine(span, told)
             self._engines.add(engine)
             self._has_v0 = self._has_v0 or told.has_any(*_V0_NAMES)
@@ -130,8 +143,17 @@ class CallReader:
         They are made at once: a call may be held for long, and its prompt must not be.
         """
         found = prompt_of(span.attributes) if self._bodies.is_on else None
-        if found is not None:
+        if found is None:
+            return
+        counted, flags = row.prompt_tokens, row.flags
+        if counted is not None and row.unsettled is not None:
+            row.prompt_tokens = counted + row.unsettled.left_out_tokens
             self._bodies.fill(row, found[0], beside=found[1])
+            row.prompt_tokens = counted
+            if row.block_keys is not None:
+                return
+            row.flags = flags
+        self._bodies.fill(row, found[0], beside=found[1])
 
     def _start(self, span: Span) -> int | None:
         if span.start_ns is None or not 0 < span.start_ns <= INT64_MAX:
@@ -139,12 +161,11 @@ class CallReader:
         self._has_start = True
         return span.start_ns
 
-    def _fill_tokens(
-        self, row: RequestRow, told: Attributes, flags: list[str], *, is_engine: bool
-    ) -> None:
+    def _fill_tokens(self, row: RequestRow, span: Span, told: Attributes, flags: list[str]) -> None:
         """The inclusive prompt, what of it came from a cache, and the output.
 
-        Engines count the whole prompt; of others it is assumed where nothing settles it.
+        Engines count the whole prompt; of others, calls of the same producer tell where a call
+        does not itself.
         """
         usage = told.usage()
         if usage is None:
@@ -154,14 +175,31 @@ class CallReader:
         row.cache_write_tokens = usage.cache_write_tokens
         self._has_cached = self._has_cached or row.cached_tokens is not None
         flags.extend(usage.flags)
-        if usage.is_assumed and not is_engine:
-            flags.append(_ASSUMED_FLAG)
-            self._context.note(
-                _ASSUMED_FLAG,
-                "Spans with cached tokens do not settle whether input_tokens include them; they"
-                " are taken as included, as the GenAI conventions demand since January 2026."
-                " Older instrumentations may leave them out: prompts are then too short.",
+        if span.is_engine:
+            return
+        producer = Producer(span.scope, span.version, (told.text(*_PROVIDER) or "").lower())
+        if usage.is_open:
+            left_out = (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0)
+            is_by_spec = usage.rule == "spec"
+            row.unsettled = Unsettled(
+                producer=producer, left_out_tokens=left_out, is_by_spec=is_by_spec
             )
+        elif usage.is_proof:
+            self.prove(producer, row.line, is_inclusive=bool(usage.is_inclusive))
+
+    def prove(self, producer: Producer, line: int, *, is_inclusive: bool) -> None:
+        """A call shows what the prompt counts of its producer include."""
+        proofs = self._context.cache_proofs.setdefault(producer, CacheProofs())
+        proofs.add(line, is_inclusive=is_inclusive)
+
+    def settle(self, call: RequestRow, open_: Unsettled, prompt_tokens: int) -> None:
+        """The engine inside a call says how long the prompt is, and so what the call counts."""
+        is_inclusive = prompt_tokens == call.prompt_tokens
+        self.prove(open_.producer, call.line, is_inclusive=is_inclusive)
+        call.prompt_tokens, call.unsettled = prompt_tokens, None
+        hasher = self._context.prompt_hasher
+        if call.block_keys is not None and hasher is not None:
+            call.block_keys = call.block_keys[: -(-prompt_tokens // hasher.block_tokens)]
 
     def describe(self, start_name: str, *, resolution_ns: int) -> None:
         """Write down clock, engine and grade."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from kvtrace.ingest.contract import ReadContext, RequestRow
 from kvtrace.ingest.prompts.rows import note_few_prompts
-from kvtrace.ingest.spans.calls import ENGINE_SPAN, Span
+from kvtrace.ingest.spans.calls import ENGINE_SPAN, CallReader, Span
 
 _HELD_CALLS: Final = 100_000
 _HELD_BLOCKS: Final = 8_000_000
@@ -29,6 +29,7 @@ _FROM_OUTER: Final = ("request_id", "session_id", "tenant", "llm", "request_type
 class _Call:
     row: RequestRow
     key: int | None
+    is_engine: bool
     inner: int = 0
     """Calls right inside it."""
     outer: _Call | None = None
@@ -40,6 +41,8 @@ class _Call:
 class CallBook:
     """The calls of one file on their way out, in file order."""
 
+    reader: CallReader
+    """Takes what calls around engines' calls prove."""
     _held: deque[_Call] = field(default_factory=deque)
     _calls: dict[int, _Call] = field(default_factory=dict)
     _parents: dict[int, int | None] = field(default_factory=dict)
@@ -58,7 +61,7 @@ class CallBook:
         if key is not None and key in self._parents:
             self.repeated += row is not None  # exporters send again what was not confirmed
             return
-        call = None if row is None else _Call(row, key)
+        call = None if row is None else _Call(row, key, span.is_engine)
         parent = _key(span.trace_id, span.parent_id)
         if key is not None:
             self._remember(key, parent)
@@ -126,10 +129,35 @@ class CallBook:
         if call.inner:
             self.merged += 1
             return
-        _fill_from_outer(call)
+        self._fill_from_outer(call)
         self._rows += 1
         self._rows_with_blocks += call.row.block_keys is not None
         yield call.row
+
+    def _fill_from_outer(self, call: _Call) -> None:
+        """What an outer call knows of this one, if it is the only one in it."""
+        row, outer = call.row, call.outer
+        for _ in range(_MAX_DEPTH):
+            if outer is None:
+                return
+            for name in _FROM_OUTER if outer.inner == 1 else ("session_id", "tenant"):
+                if getattr(row, name) is None:
+                    setattr(row, name, getattr(outer.row, name))
+            if outer.inner > 1:
+                return
+            if call.is_engine:
+                self._settle_by_engine(row, outer.row)
+            _fill_counts(row, outer.row)
+            outer = outer.outer
+
+    def _settle_by_engine(self, row: RequestRow, outer: RequestRow) -> None:
+        """The engine counted the whole prompt; the call around it then shows what its count is."""
+        told = outer.unsettled
+        if told is None or None in (row.prompt_tokens, outer.prompt_tokens):
+            return
+        lacking = (row.prompt_tokens or 0) - (outer.prompt_tokens or 0)
+        if lacking in (0, told.left_out_tokens):
+            self.reader.settle(outer, told, row.prompt_tokens or 0)
 
     def describe(self, context: ReadContext) -> None:
         """Say what was put together, and whether most calls have blocks."""
@@ -178,28 +206,14 @@ def _put_inside(call: _Call, outer: _Call) -> None:
         around = around.outer
 
 
-def _fill_from_outer(call: _Call) -> None:
-    """What an outer call knows of this one, if it is the only one in it."""
-    row, outer = call.row, call.outer
-    for _ in range(_MAX_DEPTH):
-        if outer is None:
-            return
-        for name in _FROM_OUTER if outer.inner == 1 else ("session_id", "tenant"):
-            if getattr(row, name) is None:
-                setattr(row, name, getattr(outer.row, name))
-        if outer.inner > 1:
-            return
-        _fill_counts(row, outer.row)
-        outer = outer.outer
-
-
 def _fill_counts(row: RequestRow, outer: RequestRow) -> None:
     """Tokens and the first token, where they can be of the same call."""
     if row.prompt_tokens is None:
-        row.prompt_tokens = outer.prompt_tokens
+        row.prompt_tokens, row.unsettled = outer.prompt_tokens, outer.unsettled
     if row.prompt_tokens == outer.prompt_tokens and row.cached_tokens is None:
         row.cached_tokens = outer.cached_tokens
         row.cache_write_tokens = outer.cache_write_tokens
+        row.unsettled = outer.unsettled
         row.flags = tuple(dict.fromkeys((*row.flags, *outer.flags)))
     if row.block_keys is None and row.prompt_tokens == outer.prompt_tokens:
         row.block_keys = outer.block_keys

@@ -15,13 +15,16 @@ from typing import Final, Literal
 
 import msgspec
 
-from kvtrace.ingest.usage.shapes import LANGFUSE, OTEL, SHAPES, Shape
+from kvtrace.ingest.usage.shapes import LANGFUSE, OTEL, OTEL_SPEC_KEYS, SHAPES, Shape
 from kvtrace.ingest.usage.values import count_at, parsed_count
 from kvtrace.ingest.values.jsonfields import count_of
 
-Rule = Literal["documented", "nothing_cached", "cached_exceeds_prompt", "total", "usual", "none"]
+Rule = Literal[
+    "documented", "nothing_cached", "cached_exceeds_prompt", "total", "spec", "usual", "none"
+]
 """What settled the prompt count: the producer's own definition; nothing was cached, so both
-readings agree; an impossible sum; the total; the usual reading of the names (assumed); no count."""
+readings agree; an impossible sum; the total; a convention that defines the names, which not all
+writers follow; the usual reading of the names (assumed); no count."""
 TOTAL_MISMATCH: Final = "total_mismatch"
 CONTRADICTION: Final = "usage_contradiction"
 
@@ -50,6 +53,16 @@ class TokenUsage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def is_assumed(self) -> bool:
         """Whether nothing in the record settles what the prompt count includes."""
         return self.rule == "usual"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other records of the same producer may tell more than this one."""
+        return self.rule in ("usual", "spec")
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether the numbers of the record prove what its prompt count includes."""
+        return self.rule in ("cached_exceeds_prompt", "total") and self.is_inclusive is not None
 
 
 def read_usage(usage: Mapping[str, object], *, is_copied: bool = False) -> TokenUsage | None:
@@ -80,7 +93,7 @@ def read_attributes(attributes: Mapping[str, object]) -> TokenUsage | None:
     """The tokens of a flat set of OpenTelemetry attributes (`gen_ai.usage.*`); None without any.
 
     Covers OpenInference (`llm.token_count.*`) and OpenLLMetry (`llm.usage.*`). The conventions of
-    2026 say that the prompt count includes the cache; earlier instrumentations differ.
+    2026 say that the prompt count includes the cache; not every instrumentation follows.
 
     Raises:
         msgspec.ValidationError: a count is negative, fractional, too large or no number.
@@ -88,7 +101,10 @@ def read_attributes(attributes: Mapping[str, object]) -> TokenUsage | None:
     found = _Counts.of(OTEL, attributes)
     if found.prompt is None and found.output is None and found.cached is None:
         return None
-    return _settled(OTEL, found, is_sure=False)
+    usage = _settled(OTEL, found, is_sure=False)
+    if usage.rule == "usual" and not OTEL_SPEC_KEYS.isdisjoint(attributes):
+        return msgspec.structs.replace(usage, rule="spec")
+    return usage
 
 
 def read_buckets(details: Mapping[str, object]) -> TokenUsage | None:

@@ -191,6 +191,7 @@ OTEL: Final = Shape(
     write=(
         "gen_ai.usage.cache_creation.input_tokens",
         "gen_ai.usage.cache_creation_input_tokens",
+        "gen_ai.usage.input_tokens.cache_write",
         "llm.usage.cache_creation_input_tokens",
         "llm.token_count.prompt_details.cache_write",
     ),
@@ -205,6 +206,11 @@ OTEL: Final = Shape(
     is_inclusive=True,
     settled_by=None,
 )
+OTEL_SPEC_KEYS: Final = frozenset(
+    ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_creation.input_tokens")
+)
+"""Came into the conventions together with the rule that the prompt count includes the cache
+(semantic-conventions, pull request 3163); the other names are older or of other makers."""
 OTEL_KEYS: Final = frozenset(
     (*OTEL.prompt, *OTEL.cached, *OTEL.write, *OTEL.output, *OTEL.reasoning, *OTEL.total)
 )
