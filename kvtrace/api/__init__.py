@@ -31,6 +31,7 @@ from kvtrace.api.verbs import (
     suggest_mapping,
     synthesise,
 )
+from kvtrace.api.verify import Verification, verify
 
 __all__ = [
     "Audit",
@@ -41,6 +42,7 @@ __all__ = [
     "QueryTable",
     "ReplayOutcome",
     "Sniffed",
+    "Verification",
     "analyze",
     "describe_formats",
     "describe_query",
@@ -59,4 +61,5 @@ __all__ = [
     "sniff",
     "suggest_mapping",
     "synthesise",
+    "verify",
 ]

@@ -23,6 +23,7 @@ from kvtrace.cli import (
     report,
     sniff,
     synth,
+    verify,
 )
 from kvtrace.errors import ExitCode, KvtraceError
 
@@ -44,6 +45,7 @@ app.command("report", short_help="The HTML again, from audit.json alone.")(repor
 app.command("formats", short_help="What can be read, and what it supplies.")(formats.formats)
 app.command("sniff", short_help="What each file is, and what would make it say more.")(sniff.sniff)
 app.command("export", short_help="An anonymised trace for other tools.")(export.export)
+app.command("verify", short_help="The headline numbers again, by another way.")(verify.verify)
 app.command("synth", short_help="Sample logs with a story, from a seed.")(synth.synth)
 
 
