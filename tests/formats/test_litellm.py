@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 
+from kvtrace.ingest.contract import RequestRow
 from kvtrace.ingest.formats.litellm import FORMATS
 from kvtrace.ingest.registry import all_formats
 from tests.formats.reading import DATA, read_bytes, sniffed
@@ -106,6 +109,7 @@ def test_damaged_payloads() -> None:
         ("cached_above_prompt",),
     ]
     assert reading.requests[2].arrived_at_ns is None
+    assert (reading.requests[2].ttft_ns, reading.requests[2].e2e_ns) == (500 * MS, None)
 
 
 def test_session_ids_that_are_made_up_for_each_call_are_noted() -> None:
@@ -150,6 +154,116 @@ def test_damaged_rows_of_the_table() -> None:
     assert [row.request_id for row in reading.requests] == ["r1", "r5"]
     assert reading.requests[1].prompt_tokens == 1  # its metadata is no JSON
     assert reading.ignored == {"header": 1, "repeated_header": 1}
+
+
+CALL: dict[str, object] = {
+    "litellm_call_id": "c",
+    "id": "i",
+    "call_type": "acompletion",
+    "status": "success",
+    "startTime": 1_780_000_000.25,
+    "completionStartTime": 1_780_000_000.75,
+    "endTime": 1_780_000_002.25,
+    "prompt_tokens": 100,
+    "completion_tokens": 10,
+    "total_tokens": 110,
+}
+
+
+def payload(**changed: object) -> RequestRow:
+    """The row of one payload."""
+    data = json.dumps(CALL | changed).encode()
+    (row,) = read_bytes(PAYLOAD, data).requests
+    return row
+
+
+def spend(**changed: str) -> RequestRow:
+    """The row of one record of the table."""
+    cells = {"request_id": "r", "startTime": "2026-05-28 20:26:40.25", "spend": "0"}
+    cells |= {"prompt_tokens": "100", "completion_tokens": "10", **changed}
+    out = io.StringIO()
+    csv.writer(out).writerows([cells.keys(), cells.values()])
+    (row,) = read_bytes(SPEND, out.getvalue().encode()).requests
+    return row
+
+
+def test_answers_of_the_cache_are_known_by_flag_or_id() -> None:
+    for flag in (True, "True", "true", 1, "1", "t"):
+        assert payload(cache_hit=flag, usage={"x": 1}).status == "gateway_cache_hit"
+    for flag in (False, None, 0, "", "False", "None"):
+        assert payload(cache_hit=flag).status == "ok"
+    hit = payload(id="chatcmpl-1_cache_hit1780000001.234")
+    assert (hit.status, hit.ttft_ns, hit.cached_tokens) == ("gateway_cache_hit", None, None)
+    assert spend(request_id="x_cache_hit1780000001.2", cache_hit="").status == "gateway_cache_hit"
+    assert spend(request_id="x_cache_hits_of_mine", cache_hit="").status == "ok"
+    assert spend(cache_hit="1").status == "gateway_cache_hit"
+
+
+def test_a_first_token_at_the_end_is_none_where_the_log_does_not_say_stream() -> None:
+    end = 1_780_000_002.25
+    assert payload(completionStartTime=end - 0.0001).ttft_ns is None
+    assert payload(completionStartTime=end + 0.0001).ttft_ns is None
+    assert payload(completionStartTime=end - 0.0001, stream=None).ttft_ns is None
+    assert payload(completionStartTime=end - 0.01).ttft_ns == 1_990 * MS
+    assert payload(completionStartTime=end - 0.0005, stream=True).ttft_ns == 1_999_500_000
+    assert payload(completionStartTime=end, stream=True).ttft_ns is None
+    times = {"completionStartTime": "2026-05-28 20:26:41.999", "endTime": "2026-05-28 20:26:42"}
+    assert spend(**times).ttft_ns is None
+
+
+def test_counts_that_stand_in_the_usage_object_alone() -> None:
+    nothing = {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}
+    openai = {"prompt_tokens": 90, "completion_tokens": 9, "total_tokens": 99}
+    row = payload(**nothing, metadata={"usage_object": openai})
+    assert (row.prompt_tokens, row.output_tokens) == (90, 9)
+    row = payload(**nothing, hidden_params={"usage_object": openai})
+    assert (row.prompt_tokens, row.output_tokens) == (90, 9)
+    responses = {
+        "input_tokens": 80,
+        "input_tokens_details": {"cached_tokens": 64},
+        "output_tokens": 10,
+    }
+    row = payload(prompt_tokens=None, metadata={"usage_object": responses})
+    assert (row.prompt_tokens, row.cached_tokens, row.output_tokens) == (80, 64, 10)
+    anthropic = {"input_tokens": 20, "cache_read_input_tokens": 300, "output_tokens": 10}
+    row = payload(prompt_tokens=None, total_tokens=None, metadata={"usage_object": anthropic})
+    assert (row.prompt_tokens, row.cached_tokens) == (320, 300)
+    # the count of the record wins: LiteLLM has added the reads to it
+    row = payload(prompt_tokens=320, total_tokens=330, metadata={"usage_object": anthropic})
+    assert (row.prompt_tokens, row.cached_tokens, row.flags) == (320, 300, ())
+    row = payload(prompt_tokens=0, metadata={"usage_object": openai})
+    assert row.prompt_tokens == 90
+    assert payload(prompt_tokens=None).prompt_tokens == 100  # 110 - 10
+    assert payload(**nothing).prompt_tokens is None
+
+
+def test_the_end_may_stand_as_a_duration() -> None:
+    assert spend(request_duration_ms="1500").e2e_ns == 1_500 * MS
+    assert spend(request_duration_ms="1500", endTime="2026-05-28 20:26:41").e2e_ns == 750 * MS
+    assert spend(request_duration_ms="").e2e_ns is None
+    assert payload(endTime=None, request_duration_ms=1_500).e2e_ns == 1_500 * MS
+    # response_time ends at the first token of a stream, at the end of another call
+    stream = payload(endTime=None, completionStartTime=None, response_time=0.5, stream=True)
+    assert (stream.ttft_ns, stream.e2e_ns) == (500 * MS, None)
+    whole = payload(endTime=None, completionStartTime=None, response_time=0.5, stream=False)
+    assert (whole.ttft_ns, whole.e2e_ns) == (None, 500 * MS)
+    unsaid = payload(endTime=None, completionStartTime=None, response_time=0.5)
+    assert (unsaid.ttft_ns, unsaid.e2e_ns) == (None, None)
+
+
+def test_metadata_that_cannot_be_read_is_flagged() -> None:
+    for broken in ('{"usage_object": {', "no json", "[1]"):
+        assert payload(metadata=broken).flags == ("metadata_unreadable",)
+        assert spend(metadata=broken).flags == ("metadata_unreadable",)
+    for fine in ("", "{}", "null", '{"status": 5, "error_information": []}'):
+        assert payload(metadata=fine).flags == ()
+        assert spend(metadata=fine).flags == ()
+    assert payload(metadata=None).flags == ()
+
+
+def test_usage_of_the_response_column() -> None:
+    usage = {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 48}}
+    assert spend(response=json.dumps({"usage": usage})).cached_tokens == 48
 
 
 def test_long_cells_are_read() -> None:

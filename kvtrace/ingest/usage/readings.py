@@ -20,10 +20,18 @@ from kvtrace.ingest.usage.values import count_at, parsed_count
 from kvtrace.ingest.values.jsonfields import count_of
 
 Rule = Literal[
-    "documented", "nothing_cached", "cached_exceeds_prompt", "total", "spec", "usual", "none"
+    "documented",
+    "nothing_cached",
+    "cached_exceeds_prompt",
+    "total",
+    "rest_of_total",
+    "spec",
+    "usual",
+    "none",
 ]
 """What settled the prompt count: the producer's own definition; nothing was cached, so both
-readings agree; an impossible sum; the total; a convention that defines the names, which not all
+readings agree; an impossible sum; the total; the total without the output, where there is no prompt
+count; a convention that defines the names, which not all
 writers follow; the usual reading of the names (assumed); no count."""
 TOTAL_MISMATCH: Final = "total_mismatch"
 CONTRADICTION: Final = "usage_contradiction"
@@ -282,7 +290,10 @@ def _reading(
     outputs = _outputs(shape, found)
     output = outputs[0]
     if found.prompt is None:
-        return None, output, "none"
+        if found.total is None or output is None or output > found.total:
+            return None, output, "none"
+        found.prompt = found.total - output
+        return True, output, "rest_of_total"
     held = (found.cached or 0) + (found.write or 0) + found.beside
     of_total = _by_total(found, outputs, held)
     if of_total is not None:

@@ -15,6 +15,7 @@ from kvtrace.ingest.values.jsonfields import decode_json
 NO_VALUE: Final = msgspec.Raw(b"")
 _ABSENT: Final = ("", "-", "null")
 _MAX_CHARS: Final = 64
+_FLAGS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 _TEXT: Final = msgspec.json.Decoder(str)
 
 ShapeT = TypeVar("ShapeT")
@@ -58,9 +59,14 @@ def decimal_of(name: str, text: str) -> Decimal:
 
 
 def raw_flag(value: msgspec.Raw) -> bool | None:
-    """A truth value, or its text in any case; None if it is anything else."""
+    """A truth value, its text in any case, or 1 and 0; None if it is anything else."""
     text = raw_text(value)
-    return None if text is None else {"true": True, "false": False}.get(text.lower())
+    return None if text is None else flag_of(text)
+
+
+def flag_of(text: str) -> bool | None:
+    """The truth value that a text writes; None if it is none."""
+    return _FLAGS.get(text.strip().lower())
 
 
 def id_of(value: object) -> str | None:

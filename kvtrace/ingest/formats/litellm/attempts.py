@@ -15,8 +15,15 @@ from kvtrace.ingest.prompts.rows import Prompted
 from kvtrace.ingest.usage import read_usage
 from kvtrace.ingest.values.jsonfields import between_ns
 from kvtrace.schema.manifest import Status
+from kvtrace.units import NS_PER_MS
 
 _FAILURES: Final = ("failure", "failed", "error")
+UNREADABLE_FLAG: Final = "metadata_unreadable"
+"""The metadata, which may hold cached counts and the outcome, is no JSON object."""
+_CACHE_HIT: Final = re.compile(r"_cache_hit[0-9.]*\Z", re.ASCII)
+"""End of the ids that LiteLLM gives to answers of its own cache."""
+_SAME_NS: Final = NS_PER_MS
+"""Resolution of LiteLLM's spend logs."""
 _CLIENT_CLOSED: Final = "499"
 _CALL_TYPE: Final = re.compile(r"[a-z][a-z_]{0,39}", re.ASCII)
 _WATCHED_SESSIONS: Final = 10_000
@@ -40,6 +47,11 @@ class Attempt(msgspec.Struct, gc=False, kw_only=True):
     started_at: str | None
     first_at: str | None
     ended_at: str | None
+    duration_ns: int | None = None
+    """Stands in for a missing end."""
+    first_after_ns: int | None = None
+    """Stands in for a missing first token: `response_time` of streams ends at it."""
+    flags: tuple[str, ...] = ()
     usage: Mapping[str, object]
 
 
@@ -57,14 +69,19 @@ class LiteLlmFile(GatewayFile):
         Raises:
             msgspec.ValidationError: a time or count is none, or there is neither.
         """
-        flags: list[str] = []
+        flags = list(call.flags)
         start = self._instant("startTime", call.started_at, flags)
         end = self._instant("endTime", call.ended_at, flags)
         first = self._instant("completionStartTime", call.first_at, flags)
+        if end is None and start is not None and call.duration_ns is not None:
+            end = start + call.duration_ns
+        elif start is None and end is not None and call.duration_ns is not None:
+            start = end - call.duration_ns
         status = _status(call)
         if start is None and not call.usage:
             raise msgspec.ValidationError("neither tokens nor times of a call")
-        has_first = status == "ok" and call.is_stream is not False and first != end
+        has_first = status == "ok" and not _is_end(first, end, call.is_stream)
+        ttft_ns = call.first_after_ns if None in (start, first) else between_ns(start, first, flags)
         row = RequestRow(
             offset=record.offset,
             line=record.line,
@@ -75,8 +92,8 @@ class LiteLlmFile(GatewayFile):
             llm=call.llm,
             request_type=_call_type(call.call_type),
             arrived_at_ns=start,
-            ttft_ns=between_ns(start, first, flags) if has_first else None,
-            e2e_ns=between_ns(start, end, flags),
+            ttft_ns=ttft_ns if has_first else None,
+            e2e_ns=call.duration_ns if start is None else between_ns(start, end, flags),
             status=status,
         )
         self._watch(call.session_id)
@@ -116,8 +133,18 @@ class LiteLlmFile(GatewayFile):
             )
 
 
+def _is_end(first_ns: int | None, end_ns: int | None, is_stream: bool | None) -> bool:
+    """Whether the first token is only the end again, as LiteLLM writes it without a stream.
+
+    Where the log does not say whether it was one, clocks read one after the other are the same.
+    """
+    if is_stream is False or first_ns is None or end_ns is None:
+        return is_stream is False
+    return first_ns == end_ns or (is_stream is None and abs(end_ns - first_ns) <= _SAME_NS)
+
+
 def _status(call: Attempt) -> Status:
-    if call.is_cache_hit:
+    if call.is_cache_hit or (call.request_id and _CACHE_HIT.search(call.request_id)):
         return "gateway_cache_hit"
     if (call.status or "").lower() not in _FAILURES:
         return "ok"

@@ -8,39 +8,26 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Guess, Head, ReadContext, Record, Row
-from kvtrace.ingest.formats.litellm.attempts import Attempt, LiteLlmFile
+from kvtrace.ingest.formats.litellm.attempts import UNREADABLE_FLAG, Attempt, LiteLlmFile
+from kvtrace.ingest.formats.litellm.metadata import COUNTS, Metadata, tenant_of
 from kvtrace.ingest.prompts.bodies import Body
 from kvtrace.ingest.prompts.rows import Prompted
-from kvtrace.ingest.values.jsonfields import decode_json
-from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, nested, raw_flag, raw_text
-
-_USAGE: Final = msgspec.json.Decoder(dict[str, object])
-
-
-class _Metadata(msgspec.Struct, gc=False):
-    user_api_key_hash: object = None
-    user_api_key_team_id: object = None
-    usage_object: msgspec.Raw = NO_VALUE
-    additional_usage_values: msgspec.Raw = NO_VALUE
-    status: object = None
-    error_information: msgspec.Raw = NO_VALUE
-
-
-class _WithUsage(msgspec.Struct, gc=False):
-    """hidden_params or the response: of either only the usage is looked at."""
-
-    usage_object: msgspec.Raw = NO_VALUE
-    usage: msgspec.Raw = NO_VALUE
+from kvtrace.ingest.values.jsonfields import decode_json, elapsed_ns
+from kvtrace.ingest.values.rawvalues import (
+    NO_VALUE,
+    id_of,
+    name_of,
+    nested,
+    raw_decimal,
+    raw_flag,
+    raw_text,
+)
 
 
 class _Parameters(Body, gc=False):
     """Of the parameters: the earlier response, and what a prompt has beside its messages."""
 
     previous_response_id: object = None
-
-
-class _Error(msgspec.Struct, gc=False):
-    error_code: object = None
 
 
 class _Payload(msgspec.Struct, gc=False):
@@ -57,6 +44,8 @@ class _Payload(msgspec.Struct, gc=False):
     startTime: msgspec.Raw = NO_VALUE
     endTime: msgspec.Raw = NO_VALUE
     completionStartTime: msgspec.Raw = NO_VALUE
+    request_duration_ms: msgspec.Raw = NO_VALUE
+    response_time: msgspec.Raw = NO_VALUE
     model: object = None
     cache_hit: msgspec.Raw = NO_VALUE
     end_user: object = None
@@ -72,11 +61,7 @@ class _Payload(msgspec.Struct, gc=False):
 
 
 _DECODER: Final = msgspec.json.Decoder(_Payload)
-_METADATA: Final = msgspec.json.Decoder(_Metadata)
-_WITH_USAGE: Final = msgspec.json.Decoder(_WithUsage)
 _PARAMETERS: Final = msgspec.json.Decoder(_Parameters)
-_ERROR: Final = msgspec.json.Decoder(_Error)
-_COUNTS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
 class _PayloadFile:
@@ -90,8 +75,12 @@ class _PayloadFile:
             msgspec.DecodeError: not JSON, or a field is of the wrong type or out of range.
         """
         raw = decode_json(_DECODER, record.data)
-        metadata = nested(_METADATA, raw.metadata) or _Metadata()
-        error = nested(_ERROR, raw.error_information) or nested(_ERROR, metadata.error_information)
+        metadata = Metadata.of(raw.metadata)
+        flags: list[str] = [] if metadata is not None else [UNREADABLE_FLAG]
+        metadata = metadata or Metadata()
+        is_stream = raw_flag(raw.stream)
+        took_ns = _elapsed_ns("request_duration_ms", raw.request_duration_ms, flags, power=-3)
+        responded_ns = _elapsed_ns("response_time", raw.response_time, flags, power=0)
         parameters = nested(_PARAMETERS, raw.model_parameters)
         call = Attempt(
             request_id=id_of(raw.id) or id_of(raw.request_id) or id_of(raw.litellm_call_id),
@@ -107,41 +96,26 @@ class _PayloadFile:
             llm=name_of(raw.model),
             call_type=name_of(raw.call_type),
             status=name_of(raw.status) or name_of(metadata.status),
-            error_code=None if error is None else id_of(error.error_code),
+            error_code=metadata.error_code(raw.error_information),
             is_cache_hit=raw_flag(raw.cache_hit) is True,
-            is_stream=raw_flag(raw.stream),
+            is_stream=is_stream,
             started_at=raw_text(raw.startTime),
             first_at=raw_text(raw.completionStartTime),
             ended_at=raw_text(raw.endTime),
-            usage=_usage(raw, metadata),
+            duration_ns=took_ns or (responded_ns if is_stream is False else None),
+            first_after_ns=responded_ns if is_stream else None,
+            flags=tuple(flags),
+            usage=metadata.usage(
+                {name: getattr(raw, name) for name in COUNTS}, raw.hidden_params, raw.response
+            ),
         )
         row = self.calls.row(record, call)
         return [self.calls.prompted(row, raw.messages, parameters, raw.proxy_server_request)]
 
 
-def tenant_of(*candidates: object) -> str | None:
-    """The first known of team, key and end user; it is hashed like every id."""
-    return next((text for value in candidates if (text := id_of(value))), None)
-
-
-def _usage(raw: _Payload, metadata: _Metadata) -> Mapping[str, object]:
-    """The counts of the record, which include Anthropic's reads and writes, beside the details.
-
-    The usage object moved from hidden_params to metadata; before both only the response has one.
-    """
-    usage = nested(_USAGE, metadata.usage_object)
-    usage = usage or nested(_USAGE, metadata.additional_usage_values)
-    for place in (raw.hidden_params, raw.response):
-        if usage:
-            break
-        holder = nested(_WITH_USAGE, place) or _WithUsage()
-        usage = nested(_USAGE, holder.usage_object) or nested(_USAGE, holder.usage)
-    usage = dict(usage or {})
-    for name in _COUNTS:
-        value = getattr(raw, name)
-        if value is not None:
-            usage[name] = value
-    return usage
+def _elapsed_ns(name: str, value: msgspec.Raw, flags: list[str], *, power: int) -> int | None:
+    """A duration; zero is what LiteLLM writes where it does not know."""
+    return elapsed_ns(name, raw_decimal(name, value), flags, power=power) or None
 
 
 def read(records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
@@ -169,4 +143,5 @@ def _is_ours(item: Mapping[str, object]) -> bool:
         "litellm_call_id" in item
         or "model_map_information" in item
         or {"startTime", "completionStartTime", "call_type"} <= set(item)
+        or {"request_id", "startTime", "spend"} <= set(item)
     )

@@ -8,30 +8,16 @@ from typing import Final
 import msgspec
 
 from kvtrace.ingest.contract import Guess, Head, ReadContext, Record, RequestRow
-from kvtrace.ingest.formats.litellm.attempts import Attempt, LiteLlmFile
-from kvtrace.ingest.formats.litellm.payload import tenant_of
+from kvtrace.ingest.formats.litellm.attempts import UNREADABLE_FLAG, Attempt, LiteLlmFile
+from kvtrace.ingest.formats.litellm.metadata import COUNTS, Metadata, tenant_of
 from kvtrace.ingest.prompts.rows import Prompted
 from kvtrace.ingest.values.cells import BadCellError, CsvTable, sniff_columns
-from kvtrace.ingest.values.jsonfields import decode_json
+from kvtrace.ingest.values.jsonfields import elapsed_ns
+from kvtrace.ingest.values.rawvalues import decimal_of, flag_of, name_of
 
 _REQUIRED: Final = ("request_id", "startTime", "spend")
-_COUNTS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
 _PROMPTS: Final = ("messages", "proxy_server_request")
 _NULLS: Final = ("", "NULL", "null", "\\N")
-
-
-class _Error(msgspec.Struct, gc=False):
-    error_code: str | int | None = None
-
-
-class _Metadata(msgspec.Struct, gc=False):
-    additional_usage_values: dict[str, object] | None = None
-    usage_object: dict[str, object] | None = None
-    status: str | None = None
-    error_information: _Error | None = None
-
-
-_METADATA: Final = msgspec.json.Decoder(_Metadata)
 
 
 class _SpendFile:
@@ -45,26 +31,11 @@ class _SpendFile:
             BadCellError: a cell is no time or no count.
         """
         known = {name: text for name, text in cell.items() if text not in _NULLS}
-        metadata = _metadata(known.get("metadata"))
-        usage = dict(metadata.usage_object or metadata.additional_usage_values or {})
-        usage.update({name: known[name] for name in _COUNTS if name in known})
-        code = None if metadata.error_information is None else metadata.error_information.error_code
-        call = Attempt(
-            request_id=known.get("request_id"),
-            session_id=known.get("session_id"),
-            tenant=tenant_of(known.get("team_id"), known.get("api_key"), known.get("end_user")),
-            llm=known.get("model"),
-            call_type=known.get("call_type"),
-            status=known.get("status") or metadata.status,
-            error_code=None if code is None else str(code),
-            is_cache_hit=known.get("cache_hit", "").lower() in ("true", "t"),
-            is_stream=None,
-            started_at=known.get("startTime"),
-            first_at=known.get("completionStartTime"),
-            ended_at=known.get("endTime"),
-            usage=usage,
-        )
+        metadata = Metadata.of(_json_cell(known, "metadata"))
+        flags: list[str] = [] if metadata is not None else [UNREADABLE_FLAG]
+        metadata = metadata or Metadata()
         try:
+            call = _attempt(known, metadata, flags)
             row = self.calls.row(record, call)
         except msgspec.ValidationError as bad:
             raise BadCellError("invalid_field", str(bad)) from bad
@@ -72,18 +43,37 @@ class _SpendFile:
         return self.calls.prompted(row, messages, None, request)
 
 
-def _json_cell(known: dict[str, str], name: str) -> bytes:
-    return known.get(name, "").encode("utf-8", "surrogatepass")
+def _attempt(known: dict[str, str], metadata: Metadata, flags: list[str]) -> Attempt:
+    """The call of a record; more odd things are added to the flags.
+
+    Raises:
+        msgspec.ValidationError: a cell is no count or no duration.
+    """
+    took = known.get("request_duration_ms")
+    took_ms = None if took is None else decimal_of("request_duration_ms", took)
+    duration_ns = elapsed_ns("request_duration_ms", took_ms, flags, power=-3)
+    counts = {name: known.get(name) for name in COUNTS}
+    return Attempt(
+        request_id=known.get("request_id"),
+        session_id=known.get("session_id"),
+        tenant=tenant_of(known.get("team_id"), known.get("api_key"), known.get("end_user")),
+        llm=known.get("model"),
+        call_type=known.get("call_type"),
+        status=known.get("status") or name_of(metadata.status),
+        error_code=metadata.error_code(),
+        is_cache_hit=flag_of(known.get("cache_hit", "")) is True,
+        is_stream=None,
+        started_at=known.get("startTime"),
+        first_at=known.get("completionStartTime"),
+        ended_at=known.get("endTime"),
+        duration_ns=duration_ns or None,
+        flags=tuple(flags),
+        usage=metadata.usage(counts, _json_cell(known, "response")),
+    )
 
 
-def _metadata(text: str | None) -> _Metadata:
-    """The metadata cell; nothing where it is no JSON."""
-    if text is None:
-        return _Metadata()
-    try:
-        return decode_json(_METADATA, text.encode("utf-8", "surrogatepass"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _Metadata()
+def _json_cell(known: dict[str, str], name: str) -> msgspec.Raw:
+    return msgspec.Raw(known.get(name, "").encode("utf-8", "surrogatepass").strip())
 
 
 def read(records: Iterable[Record], context: ReadContext) -> Iterator[RequestRow]:
