@@ -155,7 +155,7 @@ known as (   -- one row per request with what may have made it slow
         and loads.at_ns = served.arrived_at_ns
         and loads.is_arrival
 ),
-causes as (   -- one row per request and cause that it knows
+causes as (   -- one row per request and cause that it knows; place: group and cause as a number
     select
         traffic,
         ttft_at,
@@ -163,14 +163,28 @@ causes as (   -- one row per request and cause that it knows
         ttft_ns,
         tail_from_ns,
         is_tail,
-        amount
+        amount,
+        (list_position(['benchmark', 'production'], traffic) * 2
+            + list_position(['client', 'engine'], ttft_at)) * 16
+            + list_position(
+                [
+                    'prompt_tokens',
+                    'computed_tokens',
+                    'cached_tokens',
+                    'moved_tokens',
+                    'moved_bytes',
+                    'queue_ms',
+                    'in_flight'
+                ],
+                cause
+            ) as place
     from (
         unpivot known
         on prompt_tokens, computed_tokens, cached_tokens, moved_tokens, moved_bytes, queue_ms, in_flight
         into name cause value amount
     ) as unpivoted
 ),
-ranked as (   -- one row per request and cause: twice its mid-ranks, whole numbers
+ranked as (   -- one row per request and cause: twice its mid-ranks (first + last rank of its ties)
     select
         traffic,
         ttft_at,
@@ -178,13 +192,14 @@ ranked as (   -- one row per request and cause: twice its mid-ranks, whole numbe
         tail_from_ns,
         is_tail,
         amount,
-        2 * rank() over (partition by traffic, ttft_at, cause order by amount)
-            + count(*) over (partition by traffic, ttft_at, cause, amount) - 1 as amount_rank,
-        2 * rank() over (partition by traffic, ttft_at, cause, is_tail order by amount)
-            + count(*) over (partition by traffic, ttft_at, cause, is_tail, amount) - 1 as own_rank,
-        2 * rank() over (partition by traffic, ttft_at, cause order by ttft_ns)
-            + count(*) over (partition by traffic, ttft_at, cause, ttft_ns) - 1 as ttft_rank
+        rank() over of_amount + count(*) over of_amount as amount_rank,
+        rank() over of_side + count(*) over of_side as own_rank,
+        rank() over of_ttft + count(*) over of_ttft as ttft_rank
     from causes
+    window
+        of_amount as (partition by place order by amount),
+        of_side as (partition by place, is_tail order by amount),
+        of_ttft as (partition by place order by ttft_ns)
 ),
 placed as (   -- one row per request and cause: twice the requests of the other side that have less
     select
