@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvtrace.audit import checks_latency as by_latency
 from kvtrace.audit import checks_measured as by_log
 from kvtrace.audit import checks_modelled as by_model
 from kvtrace.audit import thresholds as limit
@@ -78,6 +79,32 @@ CHECKS: Final[tuple[Check, ...]] = (
         "(rate(vllm:request_queue_time_seconds_bucket[5m]))) against the same of "
         "vllm:request_prefill_time_seconds; SGLang: sglang:queue_time_seconds",
         table="latency/summary",
+    ),
+    Check(
+        id="tail_cause",
+        title="What the slow tail has that the rest has not",
+        question="Is the slow tail of TTFT made by length, by bytes moved or by queueing?",
+        threshold=limit.TAIL_AUC,
+        look=by_latency.tail_cause,
+        action="Act on the cause that is named: capacity or admission for queueing, fewer bytes or "
+        "a faster path for moves, isolation of long prompts for length; log what is missing",
+        action_kind="measure",
+        production_check="PromQL: histogram_quantile(0.9, …) of vllm:request_queue_time_seconds "
+        "beside vllm:request_prefill_time_seconds and vllm:time_to_first_token_seconds",
+        table="latency/tail_causes",
+    ),
+    Check(
+        id="hits_do_not_help",
+        title="Hits do not bring the first token sooner",
+        question="At equal prompt length and load, is TTFT shorter with more cached tokens?",
+        threshold=limit.HIT_HELP,
+        look=by_latency.hits_do_not_help,
+        action="Find what the hits wait for (queue, lookup, pull, load) before adding more of "
+        "them; load only hits that are priced below recomputing",
+        action_kind="move_less",
+        production_check="Switch the cache or its lower tier off on one of two equal instances for "
+        "an hour, and compare vllm:time_to_first_token_seconds by prompt length",
+        table="latency/ttft_by_cached_share",
     ),
     Check(
         id="net_negative_hits",
