@@ -88,6 +88,8 @@ def _numbers(rows: pl.DataFrame, *columns: str) -> IntArray:
     """(columns × requests,) one number for each distinct (cache domain, key); -1: unknown."""
     keys = pl.concat([rows.select("cache_domain", key=pl.col(column)) for column in columns])
     is_known = keys["key"].is_not_null().to_numpy()
+    if not is_known.any():
+        return np.full(len(keys), -1, dtype=np.int64)
     ranks = keys.select(pl.struct("cache_domain", "key").rank("dense")).to_series()
     numbers = ranks.cast(pl.Int64).fill_null(0).to_numpy() - 1
     return np.where(is_known, numbers, -1).astype(np.int64)
@@ -102,8 +104,9 @@ def _repeats(prompts: CutPrompts, prompt_tokens: IntArray) -> IntArray:
     has_blocks = np.diff(atoms.offset) > 0
     group = np.full(len(has_blocks), -1, dtype=np.int64)
     last = atoms.ref[atoms.offset[1:][has_blocks] - 1]
-    same = np.stack((last, prompt_tokens[has_blocks]))
-    group[has_blocks] = np.unique(same, axis=1, return_inverse=True)[1].reshape(-1)
+    lengths = prompt_tokens[has_blocks]
+    same = last * (int(lengths.max(initial=0)) + 1) + lengths
+    group[has_blocks] = np.unique(same, return_inverse=True)[1]
     return latest_before(group, group, np.arange(len(group)))
 
 
