@@ -9,17 +9,8 @@ from itertools import groupby
 
 from kvtrace.api.results import to_json
 from kvtrace.api.texttable import fitted_table
+from kvtrace.query.docs import example_command
 from kvtrace.query.header import ColumnInfo, ParamInfo, QueryInfo
-
-_EXAMPLES = {
-    "BIGINT": "1000",
-    "DOUBLE": "0.5",
-    "VARCHAR": "TEXT",
-    "BOOLEAN": "true",
-    "BIGINT[]": "1000,10000",
-    "DOUBLE[]": "0.5,0.9",
-    "VARCHAR[]": "A,B",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +68,6 @@ def described_param(param: ParamInfo) -> str:
     """A parameter with its type and default."""
     kind = f" {param.type}" if param.type else ""
     return f"{param.name}{kind}, {param.default or 'null'} unless given"
-
-
-def example_command(info: QueryInfo) -> str:
-    """A command that runs the query, with the first of its parameters that is asked for."""
-    words = [f"kvtrace query DIR {info.name}"]
-    words += [f"-p {one.name}={_EXAMPLES.get(one.type, 'VALUE')}" for one in _typed(info)[:1]]
-    if any(one.name == "kv_bytes_per_token" for one in info.params):
-        words.append("--llm NAME")
-    return " ".join(words)
-
-
-def _typed(info: QueryInfo) -> list[ParamInfo]:
-    """Parameters that a dataset does not know by itself."""
-    return [p for p in info.params if p.name not in ("kv_bytes_per_token", "block_size_tokens")]
 
 
 def list_lines(infos: Sequence[QueryInfo], width: int) -> list[str]:

@@ -31,4 +31,6 @@ def test_page_documents_parameters_notes_and_columns() -> None:
     assert "## demo\n" in page
     assert "- Parameters: `size` BIGINT (default null)" in page
     assert "- Notes: careful." in page
+    assert "- Example: `kvtrace query DIR demo/one -p size=1000`" in page
+    assert "| demo | [`demo/one`](#demoone) | What? |" in page
     assert "| `status` | name | ok \\| error |" in page
