@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import ceil
 
 import pytest
@@ -13,12 +12,19 @@ from hypothesis import strategies as st
 
 from kvtrace.duckdb_session import Param, Session
 from kvtrace.query.catalog import load_catalog
-from kvtrace.schema.tables import TABLES
-from tests.property.test_reuse_lru import simulate_lru, trees
-from tests.traces import Traced, tables
+from tests.property.test_reuse_lru import simulate_lru
+from tests.queries.reference import (
+    BLOCK,
+    SECOND,
+    load,
+    look_up,
+    prompt_of,
+    timed_any,
+    timed_trees,
+    unlimited,
+)
+from tests.traces import Traced
 
-BLOCK = 4
-SECOND = 1_000_000_000
 CATALOG = load_catalog()
 
 
@@ -26,61 +32,6 @@ CATALOG = load_catalog()
 def session() -> Iterator[Session]:
     with Session(threads=1) as opened:
         yield opened
-
-
-@dataclass
-class Looked:
-    """One request as the reference sees it."""
-
-    prompt: int
-    blocks: int
-    partial: bool
-    hit: int
-    arrived: int
-    gaps: list[int]
-    """Nanoseconds since the last use of each reusable block."""
-
-    def tokens(self, blocks: int) -> int:
-        """Prompt tokens in the first blocks."""
-        return min(blocks * BLOCK, self.prompt)
-
-
-def look_up(requests: list[Traced], hits: list[int]) -> list[Looked]:
-    """Each request with its hit blocks, in arrival order."""
-    last_use: dict[int, int] = {}
-    found = []
-    for request, hit in zip(requests, hits, strict=True):
-        arrived = int(str(request.columns["arrived_at_ns"]))
-        prompt = len(request.blocks) * BLOCK
-        prompt -= (BLOCK - request.tail_tokens) if request.tail_tokens else 0
-        gaps = [arrived - last_use[block] for block in request.blocks[:hit]]
-        last_use |= dict.fromkeys(request.blocks, arrived)
-        blocks = len(request.blocks)
-        found.append(Looked(prompt, blocks, request.tail_tokens > 0, hit, arrived, gaps))
-    return found
-
-
-@st.composite
-def timed_trees(draw: st.DrawFn) -> list[Traced]:
-    """Trees of requests with non-decreasing arrivals, none without blocks."""
-    requests = [request for request in draw(trees()) if request.blocks]
-    clock = 0
-    for request in requests:
-        clock += draw(st.sampled_from([0, SECOND // 3, SECOND, 5 * SECOND]))
-        request.columns["arrived_at_ns"] = clock
-    return requests
-
-
-def load(session: Session, requests: list[Traced]) -> None:
-    """Fill the session with this trace."""
-    frames = {name: table.empty() for name, table in TABLES.items()}
-    for name, frame in (frames | tables(requests, block_size_tokens=BLOCK)).items():
-        session.create_table(name, frame)
-
-
-def unlimited(requests: list[Traced]) -> list[Looked]:
-    """The trace in a cache without end."""
-    return look_up(requests, simulate_lru([request.blocks for request in requests], 10**9))
 
 
 @given(timed_trees())
@@ -198,3 +149,135 @@ def test_kv_bytes_equal_the_reference(session: Session, requests: list[Traced]) 
     )
     assert row["kv_bytes_distinct"] == 3 * BLOCK * distinct
     assert row["kv_bytes_max"] == 3 * max(one.prompt for one in found)
+
+
+@given(timed_any())
+@settings(max_examples=40, deadline=None)
+def test_marks_equal_the_curve_at_their_blocks(session: Session, requests: list[Traced]) -> None:
+    load(session, requests)
+    sizes: dict[str, Param] = {"hbm_bytes": 25.0, "dram_bytes": 61.0, "pool_bytes": 400.0}
+    params: dict[str, Param] = {"kv_bytes_per_token": 3.0, "block_size_tokens": BLOCK}
+    marks = CATALOG.run(session, "reuse/capacity_marks", params | sizes).frame
+    # A block is 12 bytes: 2, 5 and 33 blocks.
+    asked: dict[str, Param] = params | {"capacities": [2, 5, 33]}
+    curve = CATALOG.run(session, "reuse/capacity_curve", asked).frame
+    shared = ["capacity_blocks", "hit_blocks", "hit_tokens", "hit_ratio_blocks", "hit_ratio_tokens"]
+    assert marks.select(shared).equals(curve.select(shared))
+
+
+def engine_hits(requests: list[Traced]) -> list[int]:
+    """Tokens that an engine without limits serves: whole blocks, never with the last token."""
+    return [
+        min(one.hit - (one.partial and one.hit == one.blocks), (one.prompt - 1) // BLOCK) * BLOCK
+        for one in unlimited(requests)
+    ]
+
+
+@given(timed_trees(), st.integers(1, 5))
+@settings(max_examples=60, deadline=None)
+def test_definitions_equal_the_reference(
+    session: Session, requests: list[Traced], window: int
+) -> None:
+    load(session, requests)
+    params: dict[str, Param] = {"window_requests": window, "block_size_tokens": BLOCK}
+    rows = CATALOG.run(session, "reuse/definitions", params).frame.rows(named=True)
+    ratios = {row["definition"]: (row["numerator"], row["denominator"]) for row in rows}
+    if not requests:
+        assert ratios["engine_tokens"] == (None, None)
+        return
+    found, engine = unlimited(requests), engine_hits(requests)
+    warm, prompt = found[len(found) // 2 :], [one.prompt for one in found]
+    assert ratios["engine_tokens"] == (sum(engine), sum(prompt))
+    assert ratios["engine_tokens_window"] == (sum(engine[-window:]), sum(prompt[-window:]))
+    assert ratios["reusable_tokens_warm"] == (
+        sum(one.tokens(one.hit) for one in warm),
+        sum(one.prompt for one in warm),
+    )
+
+
+@given(timed_trees())
+@settings(max_examples=40, deadline=None)
+def test_explained_ratios_are_those_of_the_definitions(
+    session: Session, requests: list[Traced]
+) -> None:
+    for place, request in enumerate(requests):
+        request.columns["cached_tokens"] = prompt_of(request) // 3 if place % 3 else None
+    load(session, requests)
+    params: dict[str, Param] = {"window_requests": 3, "block_size_tokens": BLOCK}
+    defined = CATALOG.run(session, "reuse/definitions", params).frame
+    ratio = dict(defined.select("definition", "ratio").rows())
+    params["least_difference"] = 1e-9
+    rows = CATALOG.run(session, "reuse/definitions_explained", params).frame.rows(named=True)
+    for row in rows:
+        assert row["ratio"] == ratio[row["definition"]]
+        assert row["other_ratio"] == ratio[row["other_definition"]]
+        assert abs(row["difference"]) >= 1e-9
+    told = {(row["definition"], row["other_definition"]) for row in rows}
+    base = ratio["reusable_tokens"]
+    for name in ("reusable_blocks", "reusable_tokens_warm", "requests_with_reuse", "engine_tokens"):
+        differs = requests and abs(ratio[name] - base) >= 1e-9
+        assert ((name, "reusable_tokens") in told) == bool(differs)
+
+
+GROUPS = {
+    "reuse/by_llm": ("llm", ["x", "y", None]),
+    "reuse/by_adapter": ("adapter", ["x", "y", None]),
+    "reuse/by_request_type": ("request_type", ["x", "y", None]),
+    "reuse/by_tenant": ("tenant_key", [9, 4, None]),
+    "reuse/by_session": ("session_key", [9, 4, None]),
+}
+
+
+@pytest.mark.parametrize("query", GROUPS)
+@given(timed_trees(), st.lists(st.integers(0, 2), min_size=14, max_size=14), st.integers(0, 3))
+@settings(max_examples=20, deadline=None)
+def test_groups_add_up_to_the_summary(
+    query: str, session: Session, requests: list[Traced], picks: list[int], top: int
+) -> None:
+    column, values = GROUPS[query]
+    for request, pick in zip(requests, picks, strict=False):
+        request.columns[column] = values[pick]
+    load(session, requests)
+    frame = CATALOG.run(session, query, {"top": top}).frame
+    if all(request.columns[column] is None for request in requests):
+        assert frame.is_empty()
+        return
+    summary = CATALOG.run(session, "reuse/summary").frame
+    for name in ("requests", "block_refs", "reusable_blocks", "prompt_tokens", "reusable_tokens"):
+        assert frame[name].sum() == summary[name][0]
+    assert frame["groups"].sum() == len({request.columns[column] for request in requests})
+    assert frame["is_rest"].sum() == (len(frame) > top)
+    assert "9" not in "".join(label or "" for label in frame["label"])
+    found = unlimited(requests)
+    for row in frame.filter(~frame["is_rest"]).rows(named=True):
+        first = {
+            request.columns[column]: place for place, request in reversed(list(enumerate(requests)))
+        }
+        keyed = sorted((place, value) for value, place in first.items() if value is not None)
+        names = {value: f"{column[:-4]} {rank + 1}" for rank, (_, value) in enumerate(keyed)}
+        labels = names if column.endswith("_key") else {value: value for value in first}
+        mine = [
+            one
+            for one, request in zip(found, requests, strict=True)
+            if labels.get(request.columns[column]) == row["label"]
+        ]
+        assert row["reusable_tokens"] == sum(one.tokens(one.hit) for one in mine)
+        assert row["prompt_tokens"] == sum(one.prompt for one in mine)
+
+
+def test_groupings_have_one_shape() -> None:
+    shapes = {
+        tuple((column.name, column.unit) for column in CATALOG.describe(name).columns)
+        for name in GROUPS
+    }
+    assert len(shapes) == 1
+
+
+def test_definitions_and_their_explanation_count_alike() -> None:
+    shared = [
+        CATALOG.describe(name).sql.partition("with domains as")[2].partition("from per_request\n),")
+        for name in ("reuse/definitions", "reuse/definitions_explained")
+    ]
+    until_pairs = [text[2].partition("),\n")[0] for text in shared]
+    assert shared[0][0] == shared[1][0] != ""
+    assert until_pairs[0] == until_pairs[1] != ""
