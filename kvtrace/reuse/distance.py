@@ -38,6 +38,8 @@ class Distances:
     """(refs,) distance of the head in blocks, running maximum in the request; -1: not reusable."""
     tokens: IntArray
     """(refs,) the same in tokens."""
+    head_tokens: IntArray
+    """(refs,) the same in tokens without the running maximum."""
     is_ragged: BoolArray
     """(refs,) something earlier in the request lies deeper than this head: its blocks become hits
     all at once, not one by one, unless the atom is cut into single blocks."""
@@ -216,6 +218,8 @@ def _spread(
     near = raw[:, holders.head[leading]]
     length = np.stack((atoms.blocks, tokens))[:, atoms.ref[leading]]
     owner = request[leading]
+    head_tokens = np.full(refs, -1, dtype=np.int64)
+    head_tokens[leading] = near[1]
     deepest = np.stack([_deepest_before(near[i] + length[i] - 1, owner) for i in (0, 1)])
     raw[:, leading] = np.maximum(near, deepest)
     is_ragged = np.zeros(refs, dtype=np.bool_)
@@ -226,6 +230,7 @@ def _spread(
         is_reusable=is_reusable,
         blocks=raw[0],
         tokens=raw[1],
+        head_tokens=head_tokens,
         is_ragged=is_ragged,
     )
 
