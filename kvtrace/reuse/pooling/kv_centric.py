@@ -27,7 +27,7 @@ MATCH_WEIGHT: Final = 16
 """Work of one matched block against one block computed so far.
 
 On the Mooncake conversation trace 1 gives away a sixth of the hits that routing can have, and from
-16 on little is left to gain, while no minute is less even than by turns (docs/pooling.md)."""
+16 on little is left to gain, while the mean minute is more even than by turns (docs/pooling.md)."""
 
 
 class PrefixIndex(Protocol):
