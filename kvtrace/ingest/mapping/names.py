@@ -15,6 +15,9 @@ _NAME: Final = re.compile(
 _HEX: Final = re.compile(r"[0-9a-fA-F]{8,}|[0-9a-fA-F\-]{16,}")
 _MAX_DIGITS: Final = 4
 _SECRET: Final = re.compile(r"(?i)\A(?:sk|pk|rk|key|ghp|xox.|eyj)[-_]|@|://")
+_HOST: Final = re.compile(r"(?i)\.(?:com|org|net|io|de|cn|internal|local|corp|lan|example)\Z")
+_KEY: Final = re.compile(r"[A-Z0-9]{12,}|[A-Za-z0-9]{24,}")
+"""Long runs of capitals, or of letters and digits: keys rather than words."""
 MAX_DEPTH: Final = 6
 _MAX_PATHS: Final = 2_000
 _MAX_INDEX: Final = 1
@@ -26,6 +29,8 @@ def is_name(key: str) -> bool:
         _NAME.fullmatch(key) is not None
         and sum(char.isdigit() for char in key) <= _MAX_DIGITS
         and not _HEX.fullmatch(key)
+        and not _KEY.fullmatch(key)
+        and _HOST.search(key) is None
         and _SECRET.search(key) is None
     )
 

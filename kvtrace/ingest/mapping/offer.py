@@ -11,8 +11,10 @@ from kvtrace.errors import Location, UsageError
 from kvtrace.ingest.contract import Format
 from kvtrace.ingest.files.decompress import DecodedStream
 from kvtrace.ingest.files.discover import InputFile, discover
+from kvtrace.ingest.mapping.names import is_name
 from kvtrace.ingest.mapping.spec import COMPRESSED_SUFFIXES, SourceSpec
 from kvtrace.ingest.mapping.suggest import Suggested, suggest
+from kvtrace.ingest.mapping.trial import checked
 from kvtrace.ingest.mapping.writing import render_suggestion
 from kvtrace.ingest.sniff import read_head, recognise
 
@@ -23,6 +25,8 @@ _MIN_COMMON: Final = 3
 _CERTAIN: Final = 0.75
 """From this confidence on a file is one of its format; below, a mapping may say more of it."""
 _MAX_NAMED: Final = 10
+_RECURS_FROM: Final = 0.5
+"""Share of the records that have a field which is named in an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,20 @@ def _look(file: InputFile, formats: Sequence[Format], *, is_alone: bool) -> _Loo
         return _Looked(file.name, None, known_as, "it does not begin with JSON objects or CSV rows")
     if not any(key in made.chosen for key in _NEEDED):
         why = "no field looks like token counts, block hashes, token ids or a prompt"
-        return _Looked(file.name, None, known_as, why)
-    return _Looked(file.name, made, known_as, "")
+        return _Looked(file.name, None, known_as, f"{why}; {_shown(made)}")
+    return _Looked(file.name, checked(made, head), known_as, "")
+
+
+def _shown(made: Suggested) -> str:
+    """The fields that recur, with the kind of their values."""
+    whole = [shape for shape in made.shapes if shape.coverage >= _RECURS_FROM]
+    named = [
+        f"`{'.'.join(shape.keys)}` ({shape.kind})"
+        for shape in whole[:_MAX_NAMED]
+        if all(map(is_name, shape.keys))
+    ]
+    more = " …" if len(whole) > _MAX_NAMED else ""
+    return f"its fields: {', '.join(named)}{more}" if named else "it has no field that recurs"
 
 
 def _nothing(looked: Sequence[_Looked]) -> UsageError:
@@ -83,8 +99,21 @@ def _nothing(looked: Sequence[_Looked]) -> UsageError:
         "there is no file to suggest a mapping for",
         where=Location(looked[0].name) if len(looked) == 1 else None,
         cause="\n".join(shown) or "the input is an empty folder",
-        hint="a mapping reads JSON lines, JSON documents and CSV; name one file alone to get one"
-        " for it all the same",
+        hint=_way_on(looked),
+    )
+
+
+def _way_on(looked: Sequence[_Looked]) -> str:
+    if len(looked) != 1:
+        return (
+            "a mapping reads JSON lines, JSON documents and CSV; name one file alone to get one"
+            " for it all the same"
+        )
+    if looked[0].why_not.startswith("it does not begin"):
+        return f"`kvtrace sniff {looked[0].name}` says what it is; a mapping reads JSON and CSV"
+    return (
+        'write a map.toml of two lines, `[fields]` and `prompt_tokens = "…"` with the field that'
+        " counts the prompt; docs/mapping.md lists all keys"
     )
 
 

@@ -16,12 +16,21 @@ import numpy as np
 
 from kvtrace.ingest.blocks.size import judge_blocks
 from kvtrace.ingest.contract import ReadContext, Tally
-from kvtrace.ingest.mapping.guesses import Guess, guesses_of, status_guess, usage_guess
+from kvtrace.ingest.mapping.guesses import (
+    CHOSEN_FROM,
+    PROVED_SCORE,
+    Guess,
+    guesses_of,
+    status_guess,
+    usage_guess,
+)
 from kvtrace.ingest.mapping.head import FileHead, look_at
 from kvtrace.ingest.mapping.meanings import Counted, told_inclusive
-from kvtrace.ingest.mapping.names import flattened, is_name
+from kvtrace.ingest.mapping.names import flattened, is_name, spelled
 from kvtrace.ingest.mapping.parse import unit_in_name
-from kvtrace.ingest.mapping.shapes import known_values, shape_of
+from kvtrace.ingest.mapping.relations import Columns, never_above, told_unit, weighed
+from kvtrace.ingest.mapping.shapes import Shape, known_values, shape_of
+from kvtrace.ingest.mapping.spec import POWERS
 from kvtrace.ingest.mapping.values import Keys, opened
 
 _COUNTS: Final = ("prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens",
@@ -30,6 +39,15 @@ _OF_USAGE: Final = ("prompt_tokens", "cached_tokens", "cache_write_tokens", "out
 _MIN_OBJECTS: Final = 2
 _CUT_LIST: Final = re.compile(rb'\A\s*\{[^\[{]{0,4096}?"([^"\\]{1,64})"\s*:\s*\[\s*\{')
 """The first key of a document whose value is a list of objects, with plain values before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The unit of a duration and how it is known."""
+
+    unit: str
+    why: str
+    is_sure: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +63,16 @@ class Suggested:
     """Further fields that suit a key of the mapping, best first."""
     is_end: bool = False
     """The only time is that of the end."""
-    units: dict[str, tuple[str, bool]] = field(default_factory=dict)
-    """Duration → (unit, whether it is sure)."""
+    lone_end: Guess | None = None
+    """The only time is that of the end, and no duration leads from it to the start."""
+    units: dict[str, Unit] = field(default_factory=dict)
+    """Duration → its unit."""
     block_tokens: tuple[int, bool] | None = None
     inclusive: tuple[bool, str] | None = None
+    shapes: tuple[Shape, ...] = ()
+    """Of every field that may be shown."""
+    checked: str = ""
+    """What reading the start of the file by this mapping gave, for people."""
 
 
 def suggest(data: bytes, name: str) -> Suggested | None:
@@ -63,17 +87,25 @@ def suggest(data: bytes, name: str) -> Suggested | None:
         for keys, held in values.items()
         if (shape := shape_of(keys, held, len(examples))) is not None
     ]
+    columns = Columns(examples)
     found = guesses_of(shapes)
     _add(found, "status", (status_guess(shape, values[shape.keys]) for shape in shapes))
     _add(found, "usage", (usage_guess(shape, values[shape.keys]) for shape in shapes))
+    found = _with_told_units(weighed(found, columns, shapes), columns)
     chosen, others = _choose(found)
-    made = Suggested(name, head, records, chosen, others)
-    made = _with_time(made)
+    made = _with_time(Suggested(name, head, records, chosen, others))
+    return judged(replace(made, shapes=tuple(shapes)), columns)
+
+
+def judged(made: Suggested, columns: Columns) -> Suggested:
+    """The suggestion with units, block size and semantics of the fields that it chose."""
+    units = _units(made, columns)
     return replace(
         made,
-        units=_units(made, examples),
-        block_tokens=_block_tokens(made, examples),
-        inclusive=_inclusive(made, examples),
+        chosen=_with_lengths_weighed(made.chosen, units, columns),
+        units=units,
+        block_tokens=_block_tokens(made, columns),
+        inclusive=_inclusive(made, columns),
     )
 
 
@@ -135,7 +167,7 @@ def _choose(
     chosen: dict[str, Guess] = {}
     used: set[Keys] = set()
     for guess, key in pairs:
-        if key in chosen or guess.shape.keys in used:
+        if key in chosen or guess.shape.keys in used or guess.score < CHOSEN_FROM:
             continue
         chosen[key] = guess
         used.add(guess.shape.keys)
@@ -144,7 +176,7 @@ def _choose(
         for key, guesses in found.items()
     }
     _settle(chosen, others)
-    return chosen, {key: guesses for key, guesses in others.items() if guesses}
+    return chosen, others
 
 
 def _settle(chosen: dict[str, Guess], others: dict[str, list[Guess]]) -> None:
@@ -159,10 +191,10 @@ def _settle(chosen: dict[str, Guess], others: dict[str, list[Guess]]) -> None:
     if usage is not None:
         for key in _COUNTS if _says_all(usage, chosen) else ("usage",):
             step_back(key)
-    if "e2e" in chosen and "time" in chosen:
-        step_back("finished_at")
-    if "ttft" in chosen:
-        step_back("first_token_at")
+    if "e2e" in chosen and "finished_at" in chosen and "time" in chosen:
+        step_back("e2e" if chosen["e2e"].doubts else "finished_at")
+    if "ttft" in chosen and "first_token_at" in chosen:
+        step_back("ttft" if chosen["ttft"].doubts else "first_token_at")
     ways = [key for key in ("block_hashes", "token_ids", "prompt") if key in chosen]
     for key in ways[1:]:
         step_back(key)
@@ -178,23 +210,37 @@ def _says_all(usage: Guess, chosen: Mapping[str, Guess]) -> bool:
 def _with_time(made: Suggested) -> Suggested:
     """The time of the start; that of the end with the duration where there is no other."""
     chosen = dict(made.chosen)
-    others = {key: list(guesses) for key, guesses in made.others.items()}
-    if "time" not in chosen and "finished_at" in chosen:
-        chosen["time"] = chosen.pop("finished_at")
-    others.pop("finished_at", None) if "time" not in chosen else None
-    time = chosen.get("time")
-    if time is None:
-        for key in ("first_token_at", "finished_at"):
-            chosen.pop(key, None)
-        return replace(made, chosen=chosen, others=others)
-    ends = others.get("finished_at", [])
-    is_end = any(guess.shape.keys == time.shape.keys for guess in ends) or (
-        time is made.chosen.get("finished_at")
-    )
-    is_end = is_end and "e2e" in chosen
-    if is_end:
-        chosen.pop("first_token_at", None)
-    return replace(made, chosen=chosen, others=others, is_end=is_end)
+    if "time" in chosen:
+        return made
+    chosen.pop("first_token_at", None)
+    end = chosen.pop("finished_at", None) or next(iter(made.others.get("finished_at", ())), None)
+    if end is None:
+        return replace(made, chosen=chosen)
+    if "e2e" not in chosen:
+        return replace(made, chosen=chosen, lone_end=end)
+    return replace(made, chosen={**chosen, "time": end}, is_end=True)
+
+
+def _with_told_units(found: dict[str, list[Guess]], columns: Columns) -> dict[str, list[Guess]]:
+    """Durations that are the difference of two instants are proved, others doubted."""
+    starts = found.get("time", [])[:1]
+    for key, instant in (("e2e", "finished_at"), ("ttft", "first_token_at")):
+        ends = [one for one in found.get(instant, []) if starts and one.shape != starts[0].shape]
+        for at, guess in enumerate(found.get(key, [])):
+            for end in ends[:1]:
+                found[key][at] = _held_against(guess, starts[0], end, columns)
+    return found
+
+
+def _held_against(guess: Guess, start: Guess, end: Guess, columns: Columns) -> Guess:
+    unit, is_telling = told_unit(columns, guess.shape, start.shape, end.shape)
+    names = spelled(end.shape.keys), spelled(start.shape.keys)
+    if unit is not None:
+        proved = guess.proved(f"is `{names[0]}` less `{names[1]}`")
+        return replace(proved, score=max(proved.score, PROVED_SCORE))
+    if is_telling:
+        return guess.doubted(f"is not `{names[0]}` less `{names[1]}` in any unit")
+    return guess
 
 
 def spelled_toml(keys: Keys) -> str:
@@ -204,31 +250,75 @@ def spelled_toml(keys: Keys) -> str:
     return json.dumps(".".join(keys), ensure_ascii=False)
 
 
-def _units(
-    made: Suggested, examples: Sequence[Mapping[str, object]]
-) -> dict[str, tuple[str, bool]]:
-    """Units by name, else by what is plausible for such a duration."""
+def _units(made: Suggested, columns: Columns) -> dict[str, Unit]:
+    """Units by the instants of the record, by name, else by what is usual for such a duration."""
+    units: dict[str, Unit] = {}
+    for key in ("e2e", "ttft", "queue", "prefill", "tpot"):
+        for guess in (*filter(None, (made.chosen.get(key),)), *made.others.get(key, ())):
+            found = _told(made, key, guess, columns) or _named(guess)
+            found = found or _usual(made, key, guess, units)
+            units.setdefault(key if guess is made.chosen.get(key) else _other(key, guess), found)
+    return units
+
+
+def _other(key: str, guess: Guess) -> str:
+    return f"{key}:{spelled(guess.shape.keys)}"
+
+
+def unit_of(made: Suggested, key: str, guess: Guess) -> Unit | None:
+    """The unit of a duration, chosen or not."""
+    return made.units.get(key if guess is made.chosen.get(key) else _other(key, guess))
+
+
+def _named(guess: Guess) -> Unit | None:
+    named = unit_in_name(guess.shape.keys[-1])
+    return None if named is None else Unit(named, "by the name", True)
+
+
+def _told(made: Suggested, key: str, guess: Guess, columns: Columns) -> Unit | None:
+    """The unit in which a duration is the difference of two instants of its record."""
+    instant = {"e2e": "finished_at", "ttft": "first_token_at"}.get(key)
+    start = None if made.is_end else made.chosen.get("time")
+    ends = [one for one in (made.chosen.get(instant or ""),) if one is not None]
+    ends += made.others.get(instant or "", [])
+    if start is None or not ends:
+        return None
+    unit, _is_telling = told_unit(columns, guess.shape, start.shape, ends[0].shape)
+    return None if unit is None else Unit(unit, f"by `{spelled(ends[0].shape.keys)}`", True)
+
+
+def _usual(made: Suggested, key: str, guess: Guess, units: Mapping[str, Unit]) -> Unit:
     outputs = made.chosen.get("output_tokens") or next(
         iter(made.others.get("output_tokens", ())), None
     )
-    units: dict[str, tuple[str, bool]] = {}
-    for key in ("e2e", "ttft", "queue", "prefill", "tpot"):
-        guess = made.chosen.get(key)
-        if guess is None:
-            continue
-        named = unit_in_name(guess.shape.keys[-1])
-        if named is not None:
-            units[key] = (named, True)
-            continue
-        median = guess.shape.middle or Decimal(0)
-        if key == "e2e" and outputs is not None and outputs.shape.middle:
-            median_gap = median / max(outputs.shape.middle, Decimal(1))
-            units[key] = (_unit_by(median_gap, _GAP_S), False)
-        elif key != "e2e" and "e2e" in units and not units["e2e"][1]:
-            units[key] = units["e2e"]
-        else:
-            units[key] = (_unit_by(median, _TYPICAL_S[key]), False)
-    return units
+    median = guess.shape.middle or Decimal(0)
+    if key == "e2e" and outputs is not None and outputs.shape.middle:
+        median_gap = median / max(outputs.shape.middle, Decimal(1))
+        unit = _unit_by(median_gap, _GAP_S)
+    elif key != "e2e" and "e2e" in units and not units["e2e"].is_sure:
+        unit = units["e2e"].unit
+    else:
+        unit = _unit_by(median, _TYPICAL_S[key])
+    return Unit(unit, "the usual size of such a duration", False)
+
+
+def _with_lengths_weighed(
+    chosen: Mapping[str, Guess], units: Mapping[str, Unit], columns: Columns
+) -> dict[str, Guess]:
+    """A first token that comes before the end proves both durations and their units."""
+    made = dict(chosen)
+    whole, first = made.get("e2e"), made.get("ttft")
+    if whole is None or first is None:
+        return made
+    powers = POWERS[units["ttft"].unit], POWERS[units["e2e"].unit]
+    fits = never_above(columns, first.shape, whole.shape, powers)
+    names = spelled(first.shape.keys), spelled(whole.shape.keys)
+    if fits:
+        made["ttft"] = first.proved(f"never above `{names[1]}`")
+        made["e2e"] = whole.proved(f"never below `{names[0]}`")
+    elif fits is False:
+        made["ttft"] = first.doubted(f"above `{names[1]}` in these units")
+    return made
 
 
 _GAP_S: Final = Decimal("0.03")
@@ -246,16 +336,6 @@ def _unit_by(median: Decimal, typical_s: Decimal) -> str:
     return min(powers, key=lambda unit: abs(float((median.scaleb(powers[unit]) / typical_s).ln())))
 
 
-def _numbers_at(examples: Sequence[Mapping[str, object]], keys: Keys) -> list[object]:
-    found: list[object] = []
-    for example in examples:
-        value: object = example
-        for key in keys:
-            value = opened(value).get(key)
-        found.append(value)
-    return found
-
-
 def _as_count(value: object) -> int | None:
     if isinstance(value, bool):
         return None
@@ -265,9 +345,7 @@ def _as_count(value: object) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
-def _block_tokens(
-    made: Suggested, examples: Sequence[Mapping[str, object]]
-) -> tuple[int, bool] | None:
+def _block_tokens(made: Suggested, columns: Columns) -> tuple[int, bool] | None:
     """(tokens a block, whether it is sure), from ids and lengths of the first prompts."""
     blocks = made.chosen.get("block_hashes")
     prompt = made.chosen.get("prompt_tokens")
@@ -276,8 +354,8 @@ def _block_tokens(
     pairs = [
         (length, len(opened(held)))
         for value, held in zip(
-            _numbers_at(examples, prompt.shape.keys),
-            _numbers_at(examples, blocks.shape.keys),
+            columns.values(prompt.shape.keys),
+            columns.values(blocks.shape.keys),
             strict=True,
         )
         if (length := _as_count(value)) is not None and opened(held)
@@ -291,15 +369,13 @@ def _block_tokens(
     return None if size is None else (size, len(pairs) >= 20)
 
 
-def _inclusive(
-    made: Suggested, examples: Sequence[Mapping[str, object]]
-) -> tuple[bool, str] | None:
+def _inclusive(made: Suggested, columns: Columns) -> tuple[bool, str] | None:
     if "prompt_tokens" not in made.chosen:
         return None
-    columns: dict[str, list[int | None]] = {}
+    known: dict[str, list[int | None]] = {}
     for key in ("prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens",
                 "total_tokens"):  # fmt: skip
         guess = made.chosen.get(key)
-        held = [None] * len(examples) if guess is None else _numbers_at(examples, guess.shape.keys)
-        columns[key] = [_as_count(value) for value in held]
-    return told_inclusive(Counted(*row) for row in zip(*columns.values(), strict=True))
+        held = columns.values(guess.shape.keys if guess is not None else ("",))
+        known[key] = [_as_count(value) for value in held]
+    return told_inclusive(Counted(*row) for row in zip(*known.values(), strict=True))

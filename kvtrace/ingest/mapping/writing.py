@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kvtrace.ingest.mapping.guesses import Guess
+from kvtrace.ingest.mapping.judges import says_start
 from kvtrace.ingest.mapping.parse import unit_in_name
 from kvtrace.ingest.mapping.spec import UNIT_WORDS
-from kvtrace.ingest.mapping.suggest import Suggested, spelled_toml
+from kvtrace.ingest.mapping.suggest import Suggested, spelled_toml, unit_of
 
 _FIELDS: Final = (
     "request_id", "session", "parent", "turn", "tenant", "model", "adapter", "request_type",
@@ -44,7 +45,9 @@ def render_suggestion(made: Sequence[Suggested]) -> str:
     files = ", ".join(_safe(one.name) for one in made[:3]) + (" …" if len(made) > 3 else "")
     lines = [
         f"# A mapping for {files}, suggested by kvtrace from the records at the start.",
-        f"# What is marked `{_MARK}` rests on names or sizes alone. All keys: docs/mapping.md",
+        "# (sure): the name says it and the values prove it. (likely): the name says it.",
+        f"# ({_MARK}): the name or the unit may mean something else. Lines that begin with `#` are",
+        "# not used: take the sign away where one is right. All keys: docs/mapping.md",
         "# Then: kvtrace analyze LOGS --mapping map.toml",
     ]
     for one in made:
@@ -59,6 +62,8 @@ def _safe(name: str) -> str:
 def _source(made: Suggested, prefix: str) -> Iterator[str]:
     if prefix:
         yield "[[source]]"
+    if made.checked:
+        yield f"# Tried: {made.checked}."
     yield f"match = {json.dumps(_safe(made.name).rpartition('/')[2], ensure_ascii=False)}"
     framing = "csv" if made.head.header else made.head.framing
     yield f'framing = "{framing}"'
@@ -74,28 +79,22 @@ def _source(made: Suggested, prefix: str) -> Iterator[str]:
     yield from _semantics(made, prefix)
 
 
-def _coverage(guess: Guess) -> str:
-    return f"{guess.shape.known:,} of {guess.shape.records:,} records: {guess.why}"
-
-
 def _comment(guess: Guess, *more: str, is_sure: bool = True) -> str:
-    parts = [_coverage(guess), *filter(None, more)]
-    mark = "" if is_sure and guess.is_sure else f" ({_MARK})"
-    return f"# {'; '.join(parts)}{mark}"
+    said = f"{guess.shape.known:,} of {guess.shape.records:,} records: {guess.why}"
+    parts = [said, *guess.proofs, *guess.doubts, *filter(None, more)]
+    return f"# {'; '.join(parts)} ({guess.level if is_sure else _MARK})"
 
 
 def _time(made: Suggested, prefix: str) -> Iterator[str]:
     time = made.chosen.get("time")
     yield ""
     if time is None:
-        yield f"# [{prefix}time]"
-        yield '# field = "…"  # no field looks like the time of a request: the order of the file is'
-        yield "# kept, but nothing can be replayed in time"
+        yield from _no_time(made, prefix)
         return
     shape = time.shape
     yield f"[{prefix}time]"
     yield f"field = {spelled_toml(shape.keys)}  {_comment(time)}"
-    for guess in made.others.get("time", [])[:_MAX_OTHERS]:
+    for guess in _unused(made, "time"):
         yield f"# field = {spelled_toml(guess.shape.keys)}  {_comment(guess)}"
     if shape.kind == "date":
         yield 'unit = "iso"'
@@ -104,13 +103,41 @@ def _time(made: Suggested, prefix: str) -> Iterator[str]:
     elif shape.epoch is not None and shape.is_of_units:
         yield f'unit = "auto"  # of several units, each read by its magnitude ({_MARK})'
     elif shape.epoch is not None:
-        yield f'unit = "{_UNITS[shape.epoch]}"  # by magnitude'
+        yield f'unit = "{_UNITS[shape.epoch]}"  # by magnitude (sure)'
     else:
         yield from _counted_unit(made)
+    yield _meaning(made, time)
+
+
+def _meaning(made: Suggested, time: Guess) -> str:
     if made.is_end:
-        yield f'meaning = "end"  # by its name; the start is it minus the duration ({_MARK})'
-    else:
-        yield 'meaning = "start"'
+        return f'meaning = "end"  # by its name; the start is it less the duration ({_MARK})'
+    if says_start(time.shape.keys[-1]):
+        return 'meaning = "start"  # by its name (likely)'
+    if time.proofs:
+        return 'meaning = "start"  # the end comes after it (likely)'
+    return (
+        'meaning = "start"  # the name does not tell; "end" if the line is written when a request'
+        f" ends, which needs `e2e` ({_MARK})"
+    )
+
+
+def _no_time(made: Suggested, prefix: str) -> Iterator[str]:
+    yield f"# [{prefix}time]"
+    if made.lone_end is not None:
+        end = made.lone_end
+        yield f"# field = {spelled_toml(end.shape.keys)}  {_comment(end)}"
+        yield '# meaning = "end"  # by its name; no duration leads from it to the start, so that'
+        yield "# arrivals are unknown: map `e2e`, or leave `meaning` out to take it for the start"
+        return
+    yield '# field = "…"  # no field looks like the time of a request: the order of the file is'
+    yield "# kept, but nothing can be replayed in time"
+
+
+def _unused(made: Suggested, key: str) -> list[Guess]:
+    """What else may be the field, best first; no field that is used already."""
+    taken = {one.shape.keys for one in made.chosen.values()}
+    return [one for one in made.others.get(key, []) if one.shape.keys not in taken][:_MAX_OTHERS]
 
 
 def _counted_unit(made: Suggested) -> Iterator[str]:
@@ -118,7 +145,7 @@ def _counted_unit(made: Suggested) -> Iterator[str]:
     time = made.chosen["time"].shape
     named = unit_in_name(time.keys[-1])
     if named is not None:
-        yield f'unit = "{named}"  # by the name; counts from some start'
+        yield f'unit = "{named}"  # by the name; counts from some start (likely)'
     else:
         unit = "s" if not time.is_whole else "ms"
         yield f'unit = "{unit}"  # counts from some start, so nothing tells the unit ({_MARK})'
@@ -127,20 +154,18 @@ def _counted_unit(made: Suggested) -> Iterator[str]:
 
 def _field(made: Suggested, key: str) -> Iterator[str]:
     guess = made.chosen.get(key)
-    others = made.others.get(key, [])
+    others = _unused(made, key)
     if guess is not None:
         yield f"{key} = {_value(made, key, guess)}  {_remark(made, key, guess)}"
     elif _is_open(made, key):
         yield f'# {key} = "…"  # not found: {_WANTED[key]}'
-    taken = {one.shape.keys for one in made.chosen.values()}
-    shown = [one for one in others if one.shape.keys not in taken or guess is None]
-    for other in shown[:_MAX_OTHERS]:
-        yield f"# {key} = {_value(made, key, other)}  {_comment(other)}"
+    for other in others:
+        yield f"# {key} = {_value(made, key, other)}  {_remark(made, key, other)}"
 
 
 def _is_open(made: Suggested, key: str) -> bool:
     """Whether a key is worth a line that says it was not found."""
-    if key not in _WANTED or made.others.get(key):
+    if key not in _WANTED or _unused(made, key):
         return False
     if key in _COUNTED and "usage" in made.chosen:
         return False
@@ -152,9 +177,9 @@ def _is_open(made: Suggested, key: str) -> bool:
 
 def _value(made: Suggested, key: str, guess: Guess) -> str:
     path = spelled_toml(guess.shape.keys)
-    if key in ("ttft", "tpot", "queue", "prefill", "e2e"):
-        unit = made.units.get(key, ("s", False))[0]
-        return f'{{ field = {path}, unit = "{unit}" }}'
+    unit = unit_of(made, key, guess)
+    if unit is not None:
+        return f'{{ field = {path}, unit = "{unit.unit}" }}'
     if key == "block_hashes":
         size = "" if made.block_tokens is None else f", block_size = {made.block_tokens[0]}"
         return f"{{ field = {path}{size} }}"
@@ -167,10 +192,9 @@ def _value(made: Suggested, key: str, guess: Guess) -> str:
 
 
 def _remark(made: Suggested, key: str, guess: Guess) -> str:
-    if key in made.units:
-        unit, is_sure = made.units[key]
-        whence = "by the name" if is_sure else "the usual size of such a duration"
-        return _comment(guess, f"{UNIT_WORDS[unit]}: {whence}", is_sure=is_sure)
+    unit = unit_of(made, key, guess)
+    if unit is not None:
+        return _comment(guess, f"{UNIT_WORDS[unit.unit]}: {unit.why}", is_sure=unit.is_sure)
     if key == "block_hashes":
         if made.block_tokens is None:
             more = "the block size is inferred from the prompt lengths, or state `block_size`"
@@ -196,4 +220,5 @@ def _semantics(made: Suggested, prefix: str) -> Iterator[str]:
             f" ({_MARK})"
         )
     else:
-        yield f"prompt_includes_cached = {str(made.inclusive[0]).lower()}  # {made.inclusive[1]}"
+        says = str(made.inclusive[0]).lower()
+        yield f"prompt_includes_cached = {says}  # {made.inclusive[1]} (sure)"
