@@ -23,7 +23,8 @@ offending rows: none is good.
 A query of your own is one SELECT in a `.sql` file (`kvtrace query DIR mine.sql`), in a folder
 (`--queries FOLDER`, with the header and the column comments of these), or `--sql TEXT`. It reads
 the tables and nothing else: no file, network, setting or statement that writes; and it may take
-{memory} of memory, {spill} of temporary disk, {rows:,} rows (`--limit`) and {seconds:.0f} s (`--timeout`).
+{memory} of memory, {spill} of temporary disk, {rows:,} rows (`--limit`) and {seconds:.0f} s
+(`--timeout`).
 
 In CSV a text that begins with `=`, `+`, `-`, `@`, a tab or a line end gets an apostrophe in front,
 so that no spreadsheet runs what stood in a log; numbers never do. In Markdown every text is code.
