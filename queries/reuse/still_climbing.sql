@@ -64,13 +64,14 @@ placed as (   -- one row per slice: the third that it is in, 0 the last, 1 the o
         (row_number() over (order by slice desc) - 1) // nullif(count(*) over () // 3, 0) as third
     from per_slice
 ),
-thirds as (   -- one row per third
+thirds as (   -- one row per third, of at least two slices
     select
         third,
         sum(prompt_tokens) as prompt_tokens,
         sum(reusable_tokens) as reusable_tokens,
         sum(reusable_tokens) / sum(prompt_tokens) as reusable_ratio
     from placed
+    where third_slices >= 2
     group by third
 ),
 spreads as (   -- one row per third: the variance of its ratio
@@ -99,10 +100,8 @@ compared as (   -- one row: both thirds, and half the width of the interval
                 (select max(third_slices) - 1 from placed)
             ] as half_width   -- Student's t at 97.5 % with 2 × third_slices - 2 degrees of freedom
     from (values (1)) as one_row (one)
-    left join thirds as last_third
-        on last_third.third = 0 and (select max(third_slices) from placed) >= 2
-    left join thirds as before_last
-        on before_last.third = 1 and (select max(third_slices) from placed) >= 2
+    left join thirds as last_third on last_third.third = 0
+    left join thirds as before_last on before_last.third = 1
     left join spreads as last_spread on last_spread.third = last_third.third
     left join spreads as before_spread on before_spread.third = before_last.third
 )

@@ -23,7 +23,7 @@ from tests.queries.reference import (
     timed_trees,
     unlimited,
 )
-from tests.traces import Traced
+from tests.traces import Traced, Value
 
 CATALOG = load_catalog()
 
@@ -219,7 +219,7 @@ def test_explained_ratios_are_those_of_the_definitions(
         assert ((name, "reusable_tokens") in told) == bool(differs)
 
 
-GROUPS = {
+GROUPS: dict[str, tuple[str, list[Value]]] = {
     "reuse/by_llm": ("llm", ["x", "y", None]),
     "reuse/by_adapter": ("adapter", ["x", "y", None]),
     "reuse/by_request_type": ("request_type", ["x", "y", None]),
@@ -248,21 +248,21 @@ def test_groups_add_up_to_the_summary(
     assert frame["groups"].sum() == len({request.columns[column] for request in requests})
     assert frame["is_rest"].sum() == (len(frame) > top)
     assert "9" not in "".join(label or "" for label in frame["label"])
-    found = unlimited(requests)
+    labels = labels_of(column, [request.columns[column] for request in requests])
     for row in frame.filter(~frame["is_rest"]).rows(named=True):
-        first = {
-            request.columns[column]: place for place, request in reversed(list(enumerate(requests)))
-        }
-        keyed = sorted((place, value) for value, place in first.items() if value is not None)
-        names = {value: f"{column[:-4]} {rank + 1}" for rank, (_, value) in enumerate(keyed)}
-        labels = names if column.endswith("_key") else {value: value for value in first}
-        mine = [
-            one
-            for one, request in zip(found, requests, strict=True)
-            if labels.get(request.columns[column]) == row["label"]
-        ]
+        both = zip(unlimited(requests), labels, strict=True)
+        mine = [one for one, label in both if label == row["label"]]
         assert row["reusable_tokens"] == sum(one.tokens(one.hit) for one in mine)
         assert row["prompt_tokens"] == sum(one.prompt for one in mine)
+
+
+def labels_of(column: str, values: list[Value]) -> list[str | None]:
+    """The label of each request: a name as it is, a key by its rank of first appearance."""
+    named = list(dict.fromkeys(value for value in values if value is not None))
+    if not column.endswith("_key"):
+        return [None if value is None else str(value) for value in values]
+    word = column.removesuffix("_key")
+    return [None if value is None else f"{word} {named.index(value) + 1}" for value in values]
 
 
 def test_groupings_have_one_shape() -> None:
