@@ -128,13 +128,21 @@ def load_rows(dataset: Dataset) -> ExportRows:
 
 
 def _headline(dataset: Dataset, left_out: dict[str, int]) -> pl.DataFrame:
-    """The headline requests that were served; the others are counted by status."""
+    """The headline requests that were served; the others are counted by status.
+
+    Values that contradict each other are unknown: cached tokens above the prompt, a first token
+    after the end.
+    """
     if not dataset.parts("requests"):
         return dataset.table("requests").select(_COLUMNS)
     rows = (
         pl.scan_parquet(dataset.parts("requests"))
         .filter(pl.col("is_headline"))
-        .with_columns(pl.when(pl.col("clock") != "order").then("arrived_at_ns"))
+        .with_columns(
+            pl.when(pl.col("clock") != "order").then("arrived_at_ns"),
+            pl.when(pl.col("cached_tokens") <= pl.col("prompt_tokens")).then("cached_tokens"),
+            pl.when(~(pl.col("ttft_ns") > pl.col("e2e_ns")).fill_null(False)).then("ttft_ns"),
+        )
         .select(*_COLUMNS, "status")
         .collect()
     )

@@ -23,6 +23,7 @@ from kvtrace.schema.manifest import Note
 
 ASSUMED_FLAG: Final = "cache_semantics_assumed"
 """Nothing tells whether the prompt count includes the cache; it is read as if it did."""
+MIXED_NOTE: Final = "cache_semantics_mixed"
 Verdict = Literal["exclusive", "inclusive", "open", "mixed"]
 
 
@@ -197,7 +198,7 @@ def _notes(told: _Told, evidence: _Proofs, path: str) -> list[Note]:
             f" ({_evidence(evidence)}): {told.mixed:,} others tell nothing and are read as"
             " including the cached tokens. Where that is wrong, their prompts are too short."
         )
-        notes.append(_warning("cache_semantics_mixed", message, path))
+        notes.append(_warning(MIXED_NOTE, message, path))
     if told.by_spec:
         message = (
             "Calls whose numbers leave open whether the prompt count includes the cached tokens:"

@@ -58,6 +58,8 @@ class FileRows:
     """(sum of block_counts,) keys of one request after the other."""
     unsettled: UnsettledRows
     """Requests whose prompt count other records must settle, by request_key."""
+    flag_lines: dict[str, int]
+    """The first line of each flag of requests."""
 
     @property
     def holds_rows(self) -> bool:
@@ -297,6 +299,7 @@ class RowCollector:
             block_request_keys=keys[block_rows],
             block_counts=block_counts,
             block_keys=block_keys,
+            flag_lines=self._requests.flag_lines,
             unsettled=replace(unsettled, row=keys[unsettled.row]),
         )
 

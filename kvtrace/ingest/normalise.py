@@ -18,13 +18,14 @@ from kvtrace.ingest.blocks.table import (
     build_domain,
     gathered,
 )
-from kvtrace.ingest.cache_semantics import settle_cache_semantics
+from kvtrace.ingest.cache_semantics import ASSUMED_FLAG, MIXED_NOTE, settle_cache_semantics
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.files.rotation import join_rotations
 from kvtrace.ingest.hashing import KeyedHasher
 from kvtrace.ingest.joining.join import is_twin, join_sources, join_twins
 from kvtrace.ingest.joining.sessions import resolve_parents
 from kvtrace.ingest.modelnames import NameBook
+from kvtrace.ingest.oddities import flag_notes
 from kvtrace.ingest.sampling.detect import note_sampling
 from kvtrace.ingest.sources import (
     FileRead,
@@ -66,6 +67,8 @@ def normalise(reads: list[FileRead], hasher: KeyedHasher) -> Normalised:
     if headline is not None:
         join_sources(headline, [source for source in sources if not is_twin(source, headline)])
     built = _build_blocks(sources)
+    for source in sources:
+        _note_flags(source)
     frames = {
         "requests": _requests(sources, headline),
         "blocks": _stacked((part.blocks for part in built), BLOCKS.empty(), BLOCKS.order_by),
@@ -84,6 +87,19 @@ def normalise(reads: list[FileRead], hasher: KeyedHasher) -> Normalised:
     names = NameBook()
     shown = {name: names.shown_names(frame) for name, frame in frames.items()}
     return Normalised(shown, sources, domains, names)
+
+
+def _note_flags(source: Source) -> None:
+    """One note for each flag that its requests carry."""
+    places: dict[str, str] = {}
+    for read in source.files:
+        for flag, line in read.rows.flag_lines.items() if read.rows is not None else ():
+            places.setdefault(flag, f"{read.entry.path}:{line}")
+    told = [note.code for read in source.files for note in read.entry.notes]
+    told += [code for code, _ in source.notes]
+    if MIXED_NOTE in told:
+        told.append(ASSUMED_FLAG)
+    source.flag_notes = flag_notes(source.requests, places, told)
 
 
 def _drop_file_copies(reads: list[FileRead]) -> None:

@@ -18,7 +18,7 @@ import polars as pl
 from kvtrace.ingest.contract import LineTime, Producer, Record, RequestRow, Unsettled
 from kvtrace.ingest.hashing import KeyedHasher, UIntArray
 from kvtrace.ingest.joining.request_ids import call_id, may_have_parts, without_suffix
-from kvtrace.ingest.values.limits import IMPLAUSIBLE_FLAG, PLAUSIBLE_TOKENS
+from kvtrace.ingest.oddities import settle_row
 from kvtrace.ingest.values.stamps import RowStamps
 from kvtrace.schema.arrays import BoolArray, IntArray
 from kvtrace.schema.tables import REQUESTS
@@ -45,6 +45,8 @@ class RequestColumns:
         """Requests with more tokens than any published context holds; they are flagged."""
         self.implausible_lines: list[int] = []
         """The first lines of those."""
+        self.flag_lines: dict[str, int] = {}
+        """The first line of each flag."""
         self._rows: list[RequestRow] = []
         self._frames: list[pl.DataFrame] = []
         self._taken = 0
@@ -80,7 +82,7 @@ class RequestColumns:
 
     def _spill(self) -> None:
         rows, size = self._rows, len(self._rows)
-        self._flag_implausible()
+        self._settle_rows()
         columns = zip(*map(msgspec.structs.astuple, rows), strict=True)
         for pieces, column in zip(self._pieces.values(), columns, strict=False):
             pieces.append(None if column.count(None) == size else column)
@@ -95,15 +97,16 @@ class RequestColumns:
         if self._taken - self._in_frames >= _FLUSH_ROWS:
             self._flush()
 
-    def _flag_implausible(self) -> None:
+    def _settle_rows(self) -> None:
         for row in self._rows:
-            if (row.prompt_tokens or 0) > PLAUSIBLE_TOKENS or (
-                (row.output_tokens or 0) > PLAUSIBLE_TOKENS
-            ):
-                row.flags = (*row.flags, IMPLAUSIBLE_FLAG)
+            if settle_row(row):
                 self.implausible += 1
                 if len(self.implausible_lines) < _MAX_NAMED_LINES:
                     self.implausible_lines.append(row.line)
+            for flag in row.flags:
+                line = self.flag_lines.get(flag)
+                if line is None or row.line < line:
+                    self.flag_lines[flag] = row.line
 
     def _take_blocks(self) -> None:
         for number, row in enumerate(self._rows, self._taken):

@@ -65,6 +65,8 @@ class Source:
     """The same of sources of one format that log the same requests; None for all others."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     """(code, message)"""
+    flag_notes: list[Note] = field(default_factory=list)
+    """What was odd about its requests."""
 
     @property
     def name(self) -> str:
@@ -389,5 +391,8 @@ def source_entry(source: Source, names: NameBook) -> SourceEntry:
         engine_version=_all_of(names.version(context.engine_version) for context in versions),
         engine_version_reason=_all_of(context.engine_version_reason for context in versions),
         engine_facts=names.shown_facts(facts),
-        notes=[Note(code=code, message=text) for code, text in source.notes],
+        notes=[
+            *(Note(code=code, message=text) for code, text in source.notes),
+            *source.flag_notes,
+        ],
     )

@@ -9,5 +9,5 @@ select
     prompt_tokens,                                 -- tokens: of the prompt
     cached_tokens                                  -- tokens: said to come from a cache
 from requests
-where is_headline and cached_tokens > prompt_tokens
+where is_headline and (cached_tokens > prompt_tokens or list_contains(flags, 'cached_above_prompt'))
 order by request_key

@@ -9,5 +9,5 @@ select
     ttft_ns / 1e6 as ttft_ms,                      -- ms: time to first token, as the source counts it
     e2e_ns / 1e6 as e2e_ms                         -- ms: arrival to last token
 from requests
-where is_headline and ttft_ns > e2e_ns
+where is_headline and (ttft_ns > e2e_ns or list_contains(flags, 'ttft_above_e2e'))
 order by request_key

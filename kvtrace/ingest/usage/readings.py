@@ -183,6 +183,13 @@ class _Counts:
     device: int | None = None
     external: int | None = None
     flags: list[str] = field(default_factory=list)
+    doubted: set[str] = field(default_factory=set)
+    """Counts that others of the record contradict."""
+
+    def contradict(self, *names: str) -> None:
+        """Counts do not fit each other; these are then not known."""
+        self.flags.append(CONTRADICTION)
+        self.doubted.update(names)
 
     @classmethod
     def of(cls, shape: Shape, usage: Mapping[str, object]) -> _Counts:
@@ -202,7 +209,7 @@ class _Counts:
         if self.prompt is None:
             self.prompt = self.cached + misses
         elif self.prompt != self.cached + misses:
-            self.flags.append(CONTRADICTION)
+            self.contradict("cached")
 
     def add_ephemeral(self, usage: Mapping[str, object]) -> None:
         """Anthropic splits the writes by time to live."""
@@ -216,7 +223,7 @@ class _Counts:
         if self.write is None:
             self.write = sum(known)
         elif self.write != sum(known):
-            self.flags.append(CONTRADICTION)
+            self.contradict("write")
 
     def add_places(self, usage: Mapping[str, object]) -> None:
         """Newer vLLM says what was in HBM and what a KV connector fetched."""
@@ -227,7 +234,7 @@ class _Counts:
         if self.cached is None:
             self.cached = self.device + self.external
         elif self.cached != self.device + self.external:
-            self.flags.append(CONTRADICTION)
+            self.contradict("cached", "device", "external")
 
 
 def _over_iterations(usage: Mapping[str, object]) -> Mapping[str, object]:
@@ -268,6 +275,9 @@ def _settled(shape: Shape, found: _Counts, *, is_sure: bool) -> TokenUsage:
         prompt += (found.cached or 0) + (found.write or 0) + found.beside
     if None not in (found.total, prompt, output) and found.total != (prompt or 0) + (output or 0):
         flags.append(TOTAL_MISMATCH)
+    is_known = found.cached or found.write or found.beside
+    for name in found.doubted:
+        setattr(found, name, None)
     return TokenUsage(
         shape=shape.name,
         prompt_tokens=count_of("prompt_tokens", prompt),
@@ -278,7 +288,7 @@ def _settled(shape: Shape, found: _Counts, *, is_sure: bool) -> TokenUsage:
         output_tokens=count_of("output_tokens", output),
         reasoning_tokens=found.reasoning,
         rule=rule,
-        is_inclusive=is_inclusive if (found.cached or found.write or found.beside) else None,
+        is_inclusive=is_inclusive if is_known else None,
         flags=tuple(dict.fromkeys(flags)),
     )
 
@@ -302,7 +312,7 @@ def _reading(
         return None, output, "nothing_cached"
     if held - found.beside > found.prompt and not (is_sure and of_total and of_total[0]):
         if of_total and of_total[0]:
-            found.flags.append(CONTRADICTION)
+            found.contradict()
         return False, output, "cached_exceeds_prompt"
     if of_total is not None:
         return of_total[0], output, "total"
