@@ -29,13 +29,13 @@ def shared_dir() -> Path:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Times are compared on request only: a busy machine would make them fail."""
     parser.addoption("--perf", action="store_true", help="run the tests that compare times")
+    parser.addoption("--peers", action="store_true", help="run the tests against other tools")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests marked `perf` out unless `--perf` asks for them."""
-    if config.getoption("--perf"):
-        return
-    timed = [item for item in items if item.get_closest_marker("perf") is not None]
-    if timed:
-        items[:] = [item for item in items if item not in timed]
-        config.hook.pytest_deselected(items=timed)
+    """Leave tests marked `perf` or `peers` out unless `--perf` or `--peers` asks for them."""
+    left_out = [name for name in ("perf", "peers") if not config.getoption(f"--{name}")]
+    unasked = [item for item in items if any(map(item.get_closest_marker, left_out))]
+    if unasked:
+        items[:] = [item for item in items if item not in unasked]
+        config.hook.pytest_deselected(items=unasked)

@@ -1,6 +1,7 @@
 """The verbs of kvtrace for Python: `analyze`, `ingest`, `query`, `replay`, `report`, …"""
 
 from kvtrace.api.describequery import QueryDescription
+from kvtrace.api.policies import PoliciesOutcome, policies
 from kvtrace.api.pooling import PoolingOutcome, pooling
 from kvtrace.api.queries import (
     describe_query,
@@ -37,6 +38,7 @@ __all__ = [
     "Audit",
     "FormatListing",
     "IngestOutcome",
+    "PoliciesOutcome",
     "PoolingOutcome",
     "QueryDescription",
     "QueryTable",
@@ -52,6 +54,7 @@ __all__ = [
     "is_dataset",
     "list_queries",
     "open_dataset",
+    "policies",
     "pooling",
     "query",
     "query_index",

@@ -17,6 +17,7 @@ from kvtrace.cli import (
     export,
     formats,
     ingest,
+    policies,
     pooling,
     query,
     replay,
@@ -40,6 +41,9 @@ app.command("analyze", short_help="From logs to a verdict in HTML.")(analyze.ana
 app.command("ingest", short_help="From logs to a dataset of Parquet tables.")(ingest.ingest)
 app.command("query", short_help="List, show and run the queries of the catalogue.")(query.query)
 app.command("replay", short_help="What each option would have done, hit by hit.")(replay.replay)
+app.command("policies", short_help="Eviction policies against what any cache could do.")(
+    policies.policies
+)
 app.command("pooling", short_help="Private caches against one shared pool.")(pooling.pooling)
 app.command("report", short_help="The HTML again, from audit.json alone.")(report.report)
 app.command("formats", short_help="What can be read, and what it supplies.")(formats.formats)

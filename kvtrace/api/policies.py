@@ -1,0 +1,234 @@
+"""The verb `policies`: eviction policies against the bounds of them all, as a function."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import numpy as np
+import polars as pl
+
+from kvtrace.api.queries import open_dataset
+from kvtrace.api.queryparams import KV_BYTES, known_params
+from kvtrace.api.results import QueryTable, text_table, to_json
+from kvtrace.config import Settings, resolve_settings
+from kvtrace.errors import Location, UsageError
+from kvtrace.query.catalog import load_catalog
+from kvtrace.reuse.capacities import parse_capacities
+from kvtrace.reuse.policies.blocks import Admission, BlockTrace, block_trace
+from kvtrace.reuse.policies.run import POLICIES, PolicyName
+from kvtrace.reuse.policies.table import Plan, build_policy_hits
+from kvtrace.reuse.trace import build_trace
+from kvtrace.schema.arrays import IntArray, RequestTrace
+from kvtrace.schema.manifest import DerivedParam
+from kvtrace.store.dataset import Dataset
+from kvtrace.store.derived import is_derived_with, write_derived
+from kvtrace.store.lock import OutputLock
+from kvtrace.units import parse_duration_ns
+
+_Value = TypeVar("_Value")
+TABLE: Final = "policy_hits"
+QUERIES: Final = ("policies/hits", "policies/gaps", "policies/second_use")
+DEFAULT_CAPACITY: Final = "1%,2%,5%,10%,20%,50%,100%"
+_ADMISSIONS: Final[dict[str, tuple[Admission, ...]]] = {
+    "all": ("all",),
+    "second-use": ("second_use",),
+    "second_use": ("second_use",),
+    "both": ("all", "second_use"),
+}
+_SHOWN: Final = {
+    "policies/hits": (
+        *("capacity_blocks", "policy", "admission"),
+        *("hit_ratio_blocks", "hit_ratio_tokens", "writes_blocks"),
+    ),
+    "policies/gaps": (
+        *("capacity_blocks", "best_policy", "policy_gap_low_ratio", "policy_gap_high_ratio"),
+        *("capacity_gap_low_ratio", "capacity_gap_high_ratio", "larger_gap"),
+    ),
+    "policies/second_use": (
+        *("capacity_blocks", "policy", "hits_kept_ratio", "writes_kept_ratio"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PoliciesOutcome:
+    """What each policy serves and what any could, as the results of three queries."""
+
+    tables: tuple[QueryTable, ...]
+    params: dict[str, DerivedParam]
+    """What the table was made with."""
+
+    def to_json(self) -> str:
+        """All results with all columns."""
+        tables = {table.name: table.rows() for table in self.tables}
+        return to_json({"schema_version": 1, "params": self.params, "tables": tables})
+
+    def summary(self) -> list[str]:
+        """The results for people, the ratios only; a table without rows is left out."""
+        lines: list[str] = []
+        for table in self.tables:
+            shown = _SHOWN[table.name]
+            rows = [[_rounded(row[name]) for name in shown] for row in table.rows()]
+            if rows:
+                lines += ["", table.name, text_table(shown, rows)]
+        return lines[1:]
+
+
+def policies(
+    dataset: Path | str,
+    *,
+    policies: Sequence[str] | None = None,
+    capacity: str | None = None,
+    admission: str = "all",
+    weight: str = "blocks",
+    ttl: str = "300s",
+    settings: Settings | None = None,
+) -> PoliciesOutcome:
+    """What one cache serves under each policy (None: all) at each capacity, and the bounds.
+
+    `capacity` is such as `10000,50GiB,10%`, a share being one of the distinct blocks of the largest
+    cache domain; `admission` is all, second-use or both. Writes `policy_hits` into the dataset.
+
+    Raises:
+        UsageError: no such policy, admission, weight or capacity, a TTL without a clock, or a
+            dataset without blocks.
+        OutputError: there is no dataset, it cannot be written, or another run holds it.
+    """
+    opened, chosen = open_dataset(dataset), settings or resolve_settings()
+    wanted = POLICIES if policies is None else tuple(_policy(name) for name in policies)
+    traces = block_traces(opened)
+    if not traces:
+        raise UsageError(
+            "KVT-U050",
+            "no policy can be simulated: no request has blocks",
+            where=Location(str(opened.directory)),
+            hint="`kvtrace formats` says which logs carry block ids or prompts",
+        )
+    if policies is not None and "ttl" in wanted and not any(t.has_clock for _, t in traces):
+        raise UsageError(
+            "KVT-U051",
+            "a time to live needs arrivals, and the requests only have an order",
+            hint="leave `ttl` out of --policy",
+        )
+    plan = Plan(
+        capacities=_capacities(opened, traces, capacity, chosen),
+        policies=wanted,
+        admissions=_chosen(admission, _ADMISSIONS, "admission"),
+        weight="tokens" if _chosen(weight, _WEIGHTS, "weight") == "tokens" else "blocks",
+        ttl_ns=parse_duration_ns(ttl) if "ttl" in wanted else None,
+    )
+    derived = derive_policies(opened, traces, plan)
+    return PoliciesOutcome(_asked(derived, chosen), derived.manifest.derived[TABLE])
+
+
+def derive_policies(
+    dataset: Dataset,
+    traces: Sequence[tuple[int, BlockTrace]],
+    plan: Plan,
+    *,
+    lock: OutputLock | None = None,
+) -> Dataset:
+    """The dataset with the `policy_hits` of this plan; what is there already stays.
+
+    Raises:
+        OutputError: the folder cannot be written, or another run holds it.
+    """
+    params: dict[str, DerivedParam] = {
+        "capacity_blocks": list(plan.capacities),
+        "policies": list(plan.policies),
+        "admissions": list(plan.admissions),
+        "weight": plan.weight,
+        "ttl_ns": plan.ttl_ns,
+    }
+    if is_derived_with(dataset, TABLE, params):
+        return dataset
+    return write_derived(dataset, TABLE, build_policy_hits(traces, plan), params, lock=lock)
+
+
+def block_traces(dataset: Dataset) -> list[tuple[int, BlockTrace]]:
+    """The cache domains that have blocks, as (number, trace), tokens counted as reuse/ does."""
+    requests, blocks = dataset.table("requests"), dataset.table("blocks")
+    reuse = dataset.table("reuse")
+    found = []
+    for domain in dataset.manifest.domains:
+        trace = build_trace(requests, blocks, domain)
+        if trace.distinct_blocks:
+            counted = _counted_tokens(trace, requests, reuse)
+            found.append((domain.cache_domain, block_trace(trace, counted_tokens=counted)))
+    return found
+
+
+def _counted_tokens(trace: RequestTrace, requests: pl.DataFrame, reuse: pl.DataFrame) -> IntArray:
+    """(requests,) tokens in blocks as the reuse facts have them; 0 where no prompt is known."""
+    known = requests.filter(pl.col("prompt_tokens").is_not_null()).select("request_key")
+    held = reuse.group_by("request_key").agg(pl.col("token_count").sum())
+    keys = pl.DataFrame({"request_key": trace.request_key})
+    joined = keys.join(
+        held.join(known, on="request_key", how="semi"),
+        on="request_key",
+        how="left",
+        maintain_order="left",
+    )
+    return np.asarray(joined["token_count"].fill_null(0).to_numpy(), dtype=np.int64)
+
+
+_WEIGHTS: Final = {"blocks": "blocks", "tokens": "tokens"}
+
+
+def _capacities(
+    dataset: Dataset,
+    traces: Sequence[tuple[int, BlockTrace]],
+    text: str | None,
+    settings: Settings,
+) -> tuple[int, ...]:
+    """Capacities in blocks; bytes need an LLM that somebody stated, now or for the audit."""
+    known = known_params(dataset, {KV_BYTES}, settings)
+    per_token = float(str(known[0].value)) if known else None
+    size = traces[0][1].block_size_tokens
+    block_bytes = None if per_token is None else per_token * size
+    return parse_capacities(
+        text or DEFAULT_CAPACITY,
+        distinct_blocks=max(trace.distinct_blocks for _, trace in traces),
+        block_bytes=block_bytes,
+    )
+
+
+def _asked(dataset: Dataset, settings: Settings) -> tuple[QueryTable, ...]:
+    catalog = load_catalog()
+    tables = []
+    with dataset.session() as session:
+        for name in QUERIES:
+            wanted = {param.name for param in catalog.describe(name).params}
+            known = {one.name: one.value for one in known_params(dataset, wanted, settings)}
+            tables.append(QueryTable(name, catalog.run(session, name, known)))
+    return tuple(tables)
+
+
+def _policy(name: str) -> PolicyName:
+    for known in POLICIES:
+        if name == known:
+            return known
+    close = difflib.get_close_matches(name, POLICIES, n=1, cutoff=0.4) or POLICIES
+    raise UsageError(
+        "KVT-U052",
+        f"there is no policy `{name}`",
+        hint=f"`--policy {close[0]}`; all are {', '.join(POLICIES)}",
+    )
+
+
+def _chosen(name: str, known: dict[str, _Value], what: str) -> _Value:
+    if name in known:
+        return known[name]
+    raise UsageError(
+        "KVT-U053",
+        f"there is no {what} `{name}`",
+        hint=f"`--{what} {next(iter(known))}`; all are {', '.join(known)}",
+    )
+
+
+def _rounded(value: object) -> object:
+    return round(value, 4) if isinstance(value, float) else value
