@@ -410,3 +410,41 @@ def test_what_is_no_count_is_refused(value: object) -> None:
 )
 def test_counts_in_several_forms(value: object, count: int | None) -> None:
     assert parsed_count("n", value) == count
+
+
+def test_tools_add_to_the_prompt_of_gemini() -> None:
+    usage = {"promptTokenCount": 100, "toolUsePromptTokenCount": 20, "candidatesTokenCount": 10}
+    found = read_usage({**usage, "totalTokenCount": 130})
+    assert counts(found) == (120, None, None, 10, None)
+    assert found is not None
+    assert found.flags == ()
+
+
+def test_the_definition_of_bedrock_wins_over_a_total_that_leaves_the_cache_out() -> None:
+    usage = {"inputTokens": 100, "outputTokens": 5, "totalTokens": 105, "cacheReadInputTokens": 80}
+    found = read_usage(usage)
+    assert counts(found) == (180, 80, None, 5, None)
+    assert found is not None
+    assert (found.rule, found.flags) == ("documented", ("total_mismatch",))
+
+
+def test_hits_of_deepseek_follow_from_misses() -> None:
+    usage = {"prompt_tokens": 100, "completion_tokens": 5, "prompt_cache_miss_tokens": 36}
+    assert counts(read_usage(usage)) == (100, 64, None, 5, None)
+    assert counts(read_usage({**usage, "prompt_cache_miss_tokens": 136})) == (
+        100,
+        None,
+        None,
+        5,
+        None,
+    )
+
+
+def test_counts_that_contradict_each_other_are_unknown() -> None:
+    hits = {"prompt_tokens": 100, "prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 1}
+    assert counts(read_usage(hits)) == (100, None, None, None, None)
+    places = {"cached_tokens": 50, "local_cached_tokens": 10, "external_cached_tokens": 10}
+    split = read_usage({"prompt_tokens": 100, "prompt_tokens_details": places})
+    assert split is not None
+    assert (split.cached_tokens, split.cached_device_tokens) == (None, None)
+    assert split.flags == ("usage_contradiction",)

@@ -94,6 +94,8 @@ def read_usage(usage: Mapping[str, object], *, is_copied: bool = False) -> Token
         found.add_ephemeral(usage)
     elif shape.name == "openai":
         found.add_places(usage)
+    elif shape.name == "gemini":
+        found.add_tool_prompt(usage)
     return _settled(shape, found, is_sure=not is_copied and _is_sure(shape, usage))
 
 
@@ -204,12 +206,22 @@ class _Counts:
 
     def add_misses(self, misses: int | None) -> None:
         """DeepSeek splits the prompt in hits and misses."""
-        if self.cached is None or misses is None:
+        if misses is None:
+            return
+        if self.cached is None:
+            is_part = self.prompt is not None and misses <= self.prompt
+            self.cached = (self.prompt or 0) - misses if is_part else None
             return
         if self.prompt is None:
             self.prompt = self.cached + misses
         elif self.prompt != self.cached + misses:
             self.contradict("cached")
+
+    def add_tool_prompt(self, usage: Mapping[str, object]) -> None:
+        """Gemini counts what tools put into the prompt apart from it."""
+        of_tools = count_at(usage, ("toolUsePromptTokenCount", "tool_use_prompt_token_count"))
+        if self.prompt is not None and of_tools is not None:
+            self.prompt += of_tools
 
     def add_ephemeral(self, usage: Mapping[str, object]) -> None:
         """Anthropic splits the writes by time to live."""
@@ -314,6 +326,8 @@ def _reading(
         if of_total and of_total[0]:
             found.contradict()
         return False, output, "cached_exceeds_prompt"
+    if is_sure and not shape.is_inclusive:
+        return False, output, "documented"  # a total of input and output is what clients add up
     if of_total is not None:
         return of_total[0], output, "total"
     return shape.is_inclusive, output, "documented" if is_sure else "usual"
