@@ -73,7 +73,7 @@ def test_second_use_writes_what_was_asked_for_before() -> None:
     # 1 is written by the second request, so the third finds it; 2 and 3 are never written.
     trace = traced([[1, 2], [1, 3], [1]])
     for policy in ("lru", "fifo", "lfu", "arc", "s3_fifo", "length_aware"):
-        (served,) = serve(trace, policy, [9], admission="second_use", mode="python")  # type: ignore[arg-type]
+        (served,) = serve(trace, policy, [9], admission="second_use", mode="python")
         assert served.hit_blocks.tolist() == [0, 0, 1]
         assert served.stored_blocks.tolist() == [0, 1, 1]
 

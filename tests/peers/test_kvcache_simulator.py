@@ -1,0 +1,48 @@
+"""kvcache-simulator (FIFO, LRU, OPTIMAL) at every budget that it takes, token for token.
+
+It measures the second half of the requests, and leaves out budgets that the first half does not
+fill. Its FIFO knows no prefix (`flat_fifo` here); its LRU and OPTIMAL evict leaves.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kvtrace.reuse.policies.bounds import find_intervals, find_optimum
+from kvtrace.reuse.policies.run import serve
+from kvtrace.schema.arrays import IntArray
+from tests.peers.conftest import BLOCK, Shared
+
+pytestmark = pytest.mark.peers
+
+
+@pytest.fixture(scope="module")
+def simulator(install: Callable[[str], Path]) -> Path:
+    return install("kvcache-simulator==0.1.3") / "kvcache-simulator"
+
+
+def test_fifo_lru_and_optimal_are_equal_at_every_budget(simulator: Path, both: Shared) -> None:
+    command = [str(simulator), "run", "--trace", str(both.path), "--model", "llama-3.1-70b"]
+    command += ["--block-size", str(BLOCK), "--no-progress", "--format", "json"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    theirs = json.loads(done.stdout)
+    half = theirs["metadata"]["warmupRequests"]
+    capacities = [point["cacheBlocks"] for point in theirs["points"]]
+    assert len(capacities) >= 5
+
+    def tokens(hit_blocks: IntArray) -> int:
+        return int(both.trace.tokens_of(hit_blocks)[half:].sum())
+
+    found = find_intervals(both.trace)
+    ours = {
+        "fifo": [tokens(one.hit_blocks) for one in serve(both.trace, "flat_fifo", capacities)],
+        "lru": [tokens(one.hit_blocks) for one in serve(both.trace, "lru", capacities)],
+        "optimal": [tokens(find_optimum(found, c, "blocks").low) for c in capacities],
+    }
+    for policy, hits in ours.items():
+        assert hits == [point["results"][policy]["hitTokens"] for point in theirs["points"]]
