@@ -75,7 +75,8 @@ def _kernel(policy: str, trace: BlockTrace, room: int) -> tuple[Kernel, list[Arg
     if policy == "s3_fifo":
         small = room // SMALL_SHARE
         rings: list[Argument] = [_zeros(blocks + 1), _zeros(blocks + 1), _zeros(refs + 1)]
-        return s3_fifo_hits, [small, room - small, zeros, zeros, none, zeros, none, zeros, *rings]
+        ghosts = room * (SMALL_SHARE - 1) // SMALL_SHARE
+        return s3_fifo_hits, [small, ghosts, zeros, zeros, none, zeros, none, zeros, *rings]
     if policy == "flat_fifo":
         return flat_fifo_hits, [zeros, _zeros(refs + 1)]
     levels = int(np.diff(trace.offset).max(initial=0)) + 1
