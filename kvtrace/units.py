@@ -63,6 +63,11 @@ _DURATION_NS: Final[dict[str, int]] = {
     "h": S_PER_HOUR * NS_PER_S,
     "d": 24 * S_PER_HOUR * NS_PER_S,
 }
+_FLOPS: Final[dict[str, int]] = {
+    f"{prefix}{unit}": size
+    for prefix, size in (("G", GB), ("T", TB), ("P", 10**15))
+    for unit in ("FLOPS", "FLOP/s")
+}
 _QUANTITY = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(\S+)?\s*")
 
 
@@ -102,6 +107,22 @@ def parse_rate(text: str) -> float:
         return number * _BYTE_UNITS[unit[:-2]]
     hint = f"`{number:g}Gb/s` is gigabits per second, `{number:g}GB/s` is gigabytes per second"
     raise UsageError("KVT-U003", f"`{text}` has no clear unit of a rate", hint=hint)
+
+
+def parse_flops(text: str) -> float:
+    """FLOP/s of a text such as `989TFLOPS` or `1.98PFLOP/s`.
+
+    Raises:
+        UsageError: the unit is missing or unknown.
+    """
+    number, unit = _split(text, "a rate of arithmetic", "989TFLOPS")
+    if unit not in _FLOPS:
+        raise UsageError(
+            "KVT-U005",
+            f"`{text}` has no clear unit of arithmetic",
+            hint=f"use one of {', '.join(_FLOPS)}, as `{number:g}TFLOPS`; dense, not sparse",
+        )
+    return number * _FLOPS[unit]
 
 
 def parse_duration_ns(text: str) -> int:

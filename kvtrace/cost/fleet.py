@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.evidence import Constant, number, price, read_constant, read_toml, read_user_toml
+from kvtrace.cost.evidence import Constant, number, price, read_user_toml
 from kvtrace.errors import Location, UsageError
 from kvtrace.units import GB, HOURS_PER_MONTH, TIB, parse_bytes, parse_rate
 
@@ -125,7 +125,7 @@ def default_fleet(deployment: Deployment, instances: int) -> Fleet:
             title="host DRAM that is free for KV, per instance",
             unit="B",
         ),
-        gpu_usd_per_hour=gpu_price(hardware.gpu.name),
+        gpu_usd_per_hour=hardware.gpu_usd_per_hour,
         dram_usd_per_gb=price("dram_usd_per_gb"),
         nic_usd_per_port=price(_nic_price(line_rate)),
         switch_port_usd=price("switch_port_usd"),
@@ -136,14 +136,6 @@ def default_fleet(deployment: Deployment, instances: int) -> Fleet:
         electricity_usd_per_kwh=price("electricity_usd_per_kwh"),
         amortisation_months=price("amortisation_months"),
     )
-
-
-def gpu_price(gpu: str) -> Constant:
-    """USD per GPU-hour of a built-in GPU, on demand."""
-    entry = read_toml("prices.toml")["gpu_usd_per_hour"][gpu]
-    if not isinstance(entry, dict):
-        raise ValueError(f"prices.toml: {gpu} is not a table")
-    return read_constant(entry, id="prices.gpu_usd_per_hour")
 
 
 def pool_usd_per_month(fleet: Fleet) -> MonthlyCost:

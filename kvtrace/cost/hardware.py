@@ -16,7 +16,12 @@ from kvtrace.cost.evidence import (
     read_table,
     read_toml,
 )
+from kvtrace.cost.links import Link as Link
+from kvtrace.cost.links import list_links as list_links
+from kvtrace.cost.links import load_link as load_link
 from kvtrace.cost.names import build_index, find_name
+from kvtrace.cost.storage import StorageTier, list_tiers, load_tier
+from kvtrace.cost.topology import Topology, read_topology
 from kvtrace.errors import ModelError
 
 
@@ -47,40 +52,6 @@ class Gpu:
         if peak is None:
             raise ModelError("KVT-C040", f"{self.name} has no {kind} peak")
         return kind, peak
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One link or port, by the chunk law."""
-
-    link: str
-    """Such as pcie5_x16 or rdma_400g."""
-    peak_bytes_per_s: Constant
-    max_bytes_per_s: Constant
-    """What long chunks reach."""
-    op_s: Constant
-    """Seconds that each chunk costs besides its bytes."""
-    latency_s: Constant
-
-    def bytes_per_s(self, chunk_bytes: float) -> float:
-        """Effective rate with chunks of `chunk_bytes`.
-
-        Formula: c / (t_op + c / B_max).
-        """
-        return chunk_bytes / (self.op_s.value + chunk_bytes / self.max_bytes_per_s.value)
-
-    def scaled(self, factor: float) -> Link:
-        """The same link `factor` times as fast; its latency stays."""
-        return replace(
-            self,
-            peak_bytes_per_s=self.peak_bytes_per_s.scaled(factor),
-            max_bytes_per_s=self.max_bytes_per_s.scaled(factor),
-            op_s=self.op_s.scaled(1 / factor),
-        )
-
-    def constants(self) -> tuple[Constant, ...]:
-        """All numbers of the link."""
-        return (self.peak_bytes_per_s, self.max_bytes_per_s, self.op_s, self.latency_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +89,12 @@ class HardwareProfile:
     pool_lookup_s: Constant
     gpu_memory_utilisation: Constant
     activation_reserve_bytes: Constant
+    host: str
+    """Name of the host of data/hosts.toml."""
+    topology: Topology
+    tiers: tuple[StorageTier, ...]
+    """Stores below host memory: the built-in ones, and what a user's file overrides or adds."""
+    gpu_usd_per_hour: Constant
 
     def with_link_speed(self, factor: float) -> HardwareProfile:
         """The same node with all links and DRAM `factor` times as fast."""
@@ -129,6 +106,27 @@ class HardwareProfile:
             dram_read_bytes_per_s=self.dram_read_bytes_per_s.scaled(factor),
             dram_write_bytes_per_s=self.dram_write_bytes_per_s.scaled(factor),
         )
+
+    def tier(self, name: str) -> StorageTier:
+        """A store by its name.
+
+        Raises:
+            UsageError: unknown, with close names.
+        """
+        index = build_index((tier.tier, ()) for tier in self.tiers)
+        found = find_name(
+            name,
+            index,
+            what="storage tier",
+            code="KVT-C052",
+            hint="list them with `kvtrace hardware`, or add `[storage.NAME]` to a hardware TOML",
+        )
+        return next(tier for tier in self.tiers if tier.tier == found)
+
+    @property
+    def nvme(self) -> StorageTier:
+        """One of the node's own drives."""
+        return self.tier(self.topology.nvme_tier)
 
     def load_bytes_per_s(self, ranks: int) -> float:
         """Rate of `ranks` GPUs that load their shares from host memory at once, together.
@@ -166,37 +164,6 @@ def load_hardware(name_or_file: str) -> HardwareProfile:
         hint='name a built-in GPU or pass a TOML file: `gpu = "H100-SXM5"` and what differs',
     )
     return _built_in(name)
-
-
-def load_link(name: str) -> Link:
-    """A link of data/links.toml by its exact name."""
-    entry = read_toml("links.toml")["links"][name]
-    source, as_of = str(entry["source"]), str(entry["as_of"])
-
-    def read(key: str, unit: str, title: str) -> Constant:
-        raw = entry[key]
-        table = raw if isinstance(raw, dict) else {"value": raw, "kind": "spec"}
-        return read_constant(
-            table,
-            id=f"links.{name}.{key}",
-            unit=unit,
-            title=f"{name}: {title}",
-            source=source,
-            as_of=as_of,
-        )
-
-    return Link(
-        link=name,
-        peak_bytes_per_s=read("peak_bytes_per_s", "B/s", "line rate, a direction"),
-        max_bytes_per_s=read("max_bytes_per_s", "B/s", "rate of long chunks"),
-        op_s=read("op_s", "s", "fixed cost of a chunk"),
-        latency_s=read("latency_s", "s", "latency"),
-    )
-
-
-def list_links() -> tuple[str, ...]:
-    """Names of the built-in links."""
-    return tuple(read_toml("links.toml")["links"])
 
 
 @cache
@@ -242,6 +209,17 @@ def _built_in(name: str) -> HardwareProfile:
         pool_lookup_s=moves_constant("pool_lookup_s"),
         gpu_memory_utilisation=moves_constant("gpu_memory_utilisation"),
         activation_reserve_bytes=moves_constant("activation_reserve_bytes"),
+        host=row["host"],
+        topology=read_topology(host, row["host"]),
+        tiers=tuple(load_tier(tier) for tier in list_tiers()),
+        gpu_usd_per_hour=_gpu_price(name),
+    )
+
+
+def _gpu_price(gpu: str) -> Constant:
+    """USD per GPU-hour of a built-in GPU, on demand."""
+    return read_constant(
+        read_toml("prices.toml")["gpu_usd_per_hour"][gpu], id="prices.gpu_usd_per_hour"
     )
 
 

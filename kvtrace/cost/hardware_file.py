@@ -20,6 +20,25 @@ idle_share = 0.5
 read = "400GB/s"
 write = "200GB/s"
 
+[topology]
+gpus_per_uplink = 2
+numa_nodes = 2
+nic_placement = "switch"
+nvme_placement = "socket"
+
+[nvme]
+tier = "nvme_gen5_x4"
+drives = 4
+rate = "12GB/s"
+
+[storage.our_appliance]
+title = "our appliance"
+medium = "dfs"
+rate_per = "client"
+read = "20GB/s"
+write = "8GB/s"
+first_byte = "500us"
+
 [moves]
 chunk = "2MiB"
 handover = "4ms"
@@ -31,13 +50,14 @@ activation_reserve = "4GiB"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from kvtrace.cost.evidence import Constant, number, read_user_toml
+from kvtrace.cost.evidence import Constant, read_user_toml
 from kvtrace.cost.hardware import (
+    Gpu,
     HardwareProfile,
     Link,
     Network,
@@ -45,11 +65,13 @@ from kvtrace.cost.hardware import (
     load_hardware,
     load_link,
 )
-from kvtrace.errors import Location, UsageError
-from kvtrace.units import NS_PER_S, parse_bytes, parse_duration_ns, parse_rate
+from kvtrace.cost.hardware_file_storage import with_storage, with_topology
+from kvtrace.cost.toml_reader import TomlReader
+from kvtrace.units import NS_PER_S, parse_bytes, parse_duration_ns, parse_flops, parse_rate
 
-_TOP: Final = ("gpu", "name", "gpus_per_node", "hbm", "hbm_rate", "host_link", "tcp", "rdma",
-               "dram", "moves")  # fmt: skip
+_TOP: Final = ("gpu", "name", "family", "gpus_per_node", "hbm", "hbm_rate", "bf16", "fp8", "fp4",
+               "scaleup", "gpu_usd_per_hour", "host_link", "tcp", "rdma", "dram", "topology",
+               "nvme", "storage", "moves")  # fmt: skip
 _HOST_LINK: Final = ("link", "rate", "latency")
 _NETWORK: Final = ("port", "rate", "ports_per_node", "latency", "setup")
 _DRAM: Final = ("size", "idle_share", "read", "write")
@@ -64,7 +86,7 @@ def load_hardware_file(path: Path) -> HardwareProfile:
         UsageError: unreadable, an unknown key (with close ones), or a value without a clear unit.
     """
     document = read_user_toml(path)
-    reader = _Reader(document, path)
+    reader = TomlReader(document, path)
     reader.check(_TOP)
     gpu_name = document.get("gpu")
     if not isinstance(gpu_name, str):
@@ -78,111 +100,72 @@ def load_hardware_file(path: Path) -> HardwareProfile:
         rdma=_with_network(profile.rdma, reader.section("rdma", _NETWORK), "rdma"),
     )
     profile = _with_dram(profile, reader.section("dram", _DRAM))
+    profile = with_topology(with_storage(profile, reader), reader)
     return _with_moves(profile, reader.section("moves", _MOVES))
-
-
-class _Reader:
-    """One table of the file, with typed access and faults that name the place."""
-
-    def __init__(self, table: Mapping[str, object], path: Path, section: str = "") -> None:
-        self.table = table
-        self.path = path
-        self.prefix = f"{section}." if section else ""
-
-    def fault(self, cause: str) -> UsageError:
-        return UsageError(
-            "KVT-C042",
-            f"`{self.path}` is not a usable hardware file",
-            where=Location(str(self.path)),
-            cause=cause,
-            hint="see docs/model/cost.md for the keys and an example",
-        )
-
-    def check(self, allowed: tuple[str, ...]) -> None:
-        unknown = [key for key in self.table if key not in allowed]
-        if unknown:
-            import difflib
-
-            close = difflib.get_close_matches(unknown[0], allowed, n=1)
-            meant = f"; did you mean `{close[0]}`?" if close else f"; known: {', '.join(allowed)}"
-            raise self.fault(f"unknown key `{self.prefix}{unknown[0]}`{meant}")
-
-    def section(self, name: str, allowed: tuple[str, ...]) -> _Reader:
-        table = self.table.get(name, {})
-        if not isinstance(table, Mapping):
-            raise self.fault(f"`{name}` is not a table")
-        reader = _Reader(table, self.path, name)
-        reader.check(allowed)
-        return reader
-
-    def text(self, key: str, parse: Callable[[str], float]) -> float | None:
-        """A quantity written with its unit."""
-        value = self.table.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            raise self.fault(f"`{self.prefix}{key}` needs a unit, written as a string")
-        parsed = parse(value)
-        if parsed <= 0:
-            raise self.fault(f"`{self.prefix}{key}` is not above zero")
-        return parsed
-
-    def number(self, key: str) -> float | None:
-        value = self.table.get(key)
-        if value is None:
-            return None
-        try:
-            parsed = number(value)
-        except ValueError as error:
-            raise self.fault(f"`{self.prefix}{key}`: {error}") from error
-        if parsed < 0:
-            raise self.fault(f"`{self.prefix}{key}` is below zero")
-        return parsed
-
-    def share(self, key: str) -> float | None:
-        value = self.number(key)
-        if value is not None and value > 1:
-            raise self.fault(f"`{self.prefix}{key}` is a ratio, 0 to 1")
-        return value
-
-    def given(self, constant: Constant, value: float | None) -> Constant:
-        return constant if value is None else constant.given(value, source=str(self.path))
 
 
 def _seconds(text: str) -> float:
     return parse_duration_ns(text) / NS_PER_S
 
 
-def _with_gpu(profile: HardwareProfile, reader: _Reader) -> HardwareProfile:
+def _with_gpu(profile: HardwareProfile, reader: TomlReader) -> HardwareProfile:
+    base = profile.gpu
     gpu = replace(
-        profile.gpu,
-        hbm_bytes=reader.given(profile.gpu.hbm_bytes, reader.text("hbm", parse_bytes)),
-        hbm_bytes_per_s=reader.given(
-            profile.gpu.hbm_bytes_per_s, reader.text("hbm_rate", parse_rate)
+        base,
+        family=reader.word("family") or base.family,
+        hbm_bytes=reader.given(base.hbm_bytes, reader.text("hbm", parse_bytes)),
+        hbm_bytes_per_s=reader.given(base.hbm_bytes_per_s, reader.text("hbm_rate", parse_rate)),
+        bf16_flops=reader.given(base.bf16_flops, reader.text("bf16", parse_flops)),
+        fp8_flops=_optional(base, base.fp8_flops, reader, "fp8", parse_flops, "FLOP/s"),
+        fp4_flops=_optional(base, base.fp4_flops, reader, "fp4", parse_flops, "FLOP/s"),
+        scaleup_bytes_per_s=_optional(
+            base, base.scaleup_bytes_per_s, reader, "scaleup", parse_rate, "B/s"
         ),
     )
-    count = reader.number("gpus_per_node")
-    if count is not None and (count < 1 or count != int(count)):
-        raise reader.fault("`gpus_per_node` is not a whole number above zero")
-    name = reader.table.get("name", reader.path.stem)
+    count = reader.whole("gpus_per_node")
+    price = reader.number("gpu_usd_per_hour")
     return replace(
         profile,
-        name=str(name),
+        name=reader.word("name") or reader.path.stem,
         gpu=gpu,
-        gpus_per_node=profile.gpus_per_node if count is None else int(count),
+        gpus_per_node=profile.gpus_per_node if count is None else count,
+        gpu_usd_per_hour=reader.given(profile.gpu_usd_per_hour, price),
     )
 
 
-def _with_host_link(link: Link, reader: _Reader) -> Link:
-    name = reader.table.get("link")
+def _optional(
+    gpu: Gpu,
+    constant: Constant | None,
+    reader: TomlReader,
+    key: str,
+    parse: Callable[[str], float],
+    unit: str,
+) -> Constant | None:
+    """A constant that the built-in GPU may lack."""
+    value = reader.text(key, parse)
+    if value is None or constant is not None:
+        return constant if constant is None else reader.given(constant, value)
+    return Constant(
+        id=f"gpus.{gpu.name}.{key}",
+        title=f"{gpu.name}: {key}",
+        value=value,
+        unit=unit,
+        low=None,
+        high=None,
+        kind="given",
+        source=str(reader.path),
+        as_of="",
+    )
+
+
+def _with_host_link(link: Link, reader: TomlReader) -> Link:
+    name = reader.word("link", list_links())
     if name is not None:
-        if name not in list_links():
-            raise reader.fault(f"`host_link.link` is none of {', '.join(list_links())}")
-        link = load_link(str(name))
+        link = load_link(name)
     return _with_rate(link, reader)
 
 
-def _with_rate(link: Link, reader: _Reader) -> Link:
+def _with_rate(link: Link, reader: TomlReader) -> Link:
     return replace(
         link,
         max_bytes_per_s=reader.given(link.max_bytes_per_s, reader.text("rate", parse_rate)),
@@ -190,7 +173,7 @@ def _with_rate(link: Link, reader: _Reader) -> Link:
     )
 
 
-def _with_network(network: Network, reader: _Reader, kind: str) -> Network:
+def _with_network(network: Network, reader: TomlReader, kind: str) -> Network:
     port = network.port
     line_rate = reader.text("port", parse_rate)
     if line_rate is not None:
@@ -202,7 +185,7 @@ def _with_network(network: Network, reader: _Reader, kind: str) -> Network:
     )
 
 
-def _port_of_rate(line_rate: float, kind: str, reader: _Reader) -> Link:
+def _port_of_rate(line_rate: float, kind: str, reader: TomlReader) -> Link:
     """The built-in port of this line rate, else the nearest one scaled to it."""
     ports = [load_link(name) for name in list_links() if name.startswith(f"{kind}_")]
     nearest = min(ports, key=lambda port: abs(port.peak_bytes_per_s.value / line_rate - 1))
@@ -211,7 +194,7 @@ def _port_of_rate(line_rate: float, kind: str, reader: _Reader) -> Link:
     return replace(port, peak_bytes_per_s=reader.given(port.peak_bytes_per_s, line_rate))
 
 
-def _with_dram(profile: HardwareProfile, reader: _Reader) -> HardwareProfile:
+def _with_dram(profile: HardwareProfile, reader: TomlReader) -> HardwareProfile:
     return replace(
         profile,
         dram_bytes_per_node=reader.given(
@@ -227,7 +210,7 @@ def _with_dram(profile: HardwareProfile, reader: _Reader) -> HardwareProfile:
     )
 
 
-def _with_moves(profile: HardwareProfile, reader: _Reader) -> HardwareProfile:
+def _with_moves(profile: HardwareProfile, reader: TomlReader) -> HardwareProfile:
     efficiency = reader.share("load_efficiency")
     contention = reader.number("load_contention")
     if contention is not None and contention >= 1:
