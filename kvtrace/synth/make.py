@@ -10,6 +10,7 @@ from pathlib import Path
 from kvtrace.errors import Location, OutputError, UsageError
 from kvtrace.store.packed import write_lines
 from kvtrace.synth.formats import FORMATS, WRITERS, Scene, Writer
+from kvtrace.synth.formats.unwritten import UNWRITTEN
 from kvtrace.synth.profile import Profile, sample_profile
 from kvtrace.synth.profilefile import Loaded
 from kvtrace.synth.reuse import with_reuse
@@ -71,12 +72,7 @@ def chosen_writers(
     """The writers of these formats; of all that the block size allows where `all` is asked."""
     for name in names:
         if name != ALL and name not in FORMATS:
-            close = difflib.get_close_matches(name, FORMATS, n=3, cutoff=0.4) or FORMATS
-            raise UsageError(
-                "KVT-U064",
-                f"`{name}` cannot be written",
-                hint=f"--format {'|'.join((*close, ALL))}",
-            )
+            raise _cannot_be_written(name)
     if ALL in names:
         return tuple(one for one in WRITERS if _fits(one, profile, engine))
     wanted = tuple(one for one in WRITERS if one.format in names)
@@ -94,6 +90,18 @@ def chosen_writers(
                 hint="set `block_size_tokens = 64` in the profile",
             )
     return wanted
+
+
+def _cannot_be_written(name: str) -> UsageError:
+    """Why not, the formats that are close to it, and where all of them stand."""
+    close = difflib.get_close_matches(name, FORMATS, n=3, cutoff=0.4)
+    instead = f"--format {'|'.join(close)}; " if close else ""
+    return UsageError(
+        "KVT-U064",
+        f"`{name}` cannot be written",
+        cause=UNWRITTEN.get(name, "it is no format of `kvtrace formats`"),
+        hint=f"{instead}all that can be written: kvtrace synth --help",
+    )
 
 
 def _fits(writer: Writer, profile: Profile, engine: StoryEngine) -> bool:

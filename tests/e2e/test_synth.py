@@ -10,9 +10,11 @@ import msgspec
 
 from kvtrace.synth import FORMATS
 from kvtrace.synth import profiletables as tables
+from kvtrace.synth.formats.unwritten import UNWRITTEN
 from kvtrace.synth.profilefile import parse_profile
 from tests.conftest import REPO
 from tests.e2e.conftest import Run
+from tests.unit.synth_carries import docs_row
 
 PAGE = (REPO / "docs" / "synth.md").read_text(encoding="utf-8")
 
@@ -37,7 +39,9 @@ def test_the_docs_name_every_key_and_every_format() -> None:
     keys = {field.encode_name for one in structs for field in msgspec.structs.fields(one)}
     assert len(keys) > 40
     assert sorted(key for key in keys if not re.search(rf"\b{key}\b", PAGE)) == []
-    assert sorted(name for name in FORMATS if f"`{name}`" not in PAGE) == []
+    assert sorted(name for name in FORMATS if docs_row(name) not in PAGE) == []
+    rows = [f"| `{name}` | {reason} |" for name, reason in UNWRITTEN.items()]
+    assert [row for row in rows if row not in PAGE] == []
 
 
 def test_samples_stay_what_they_were(kvtrace: Run, tmp_path: Path) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kvtrace.synth.formats import clients, engines, telemetry, traces
-from kvtrace.synth.formats.scene import Scene
+from kvtrace.synth.formats import clients, engines, gateways, responses, telemetry, traces
+from kvtrace.synth.formats.scene import Lines, Scene, at_the_end, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +16,7 @@ class Writer:
     format: str
     """Name of the format in the registry."""
     file: str
-    lines: Callable[[Scene], Iterator[str]]
+    lines: Lines
     blocks_of: int = 1
     """Tokens of which a block must be a multiple."""
     by_chunk: bool = False
@@ -42,6 +41,30 @@ WRITERS: Final = (
     Writer("litellm", "litellm.jsonl", clients.litellm),
     Writer("otlp_genai", "otlp-spans.jsonl", clients.otlp_genai),
     Writer("aiperf", "profile_export.jsonl", clients.aiperf),
+    Writer(
+        "litellm_spend_logs",
+        "litellm-spend.csv",
+        table(gateways.LITELLM_SPEND_LOGS, gateways.litellm_spend_cells),
+    ),
+    Writer("envoy_ai_gateway", "envoy-ai-gateway.jsonl", at_the_end(gateways.envoy_ai_gateway)),
+    Writer("kong", "kong.jsonl", at_the_end(gateways.kong)),
+    Writer("nginx_access", "nginx-access.jsonl", at_the_end(gateways.nginx_access)),
+    Writer("langfuse", "langfuse.jsonl", at_the_end(gateways.langfuse)),
+    Writer("helicone", "helicone.jsonl", at_the_end(gateways.helicone)),
+    Writer("openrouter", "openrouter.jsonl", at_the_end(gateways.openrouter)),
+    Writer("portkey", "portkey.jsonl", at_the_end(gateways.portkey)),
+    Writer(
+        "cloudflare_ai_gateway",
+        "cloudflare-ai-gateway.jsonl",
+        at_the_end(gateways.cloudflare_ai_gateway),
+    ),
+    Writer("higress", "higress.jsonl", at_the_end(gateways.higress)),
+    Writer("apisix", "apisix.jsonl", at_the_end(gateways.apisix)),
+    Writer("helicone_csv", "helicone.csv", table(gateways.HELICONE_CSV, gateways.helicone_cells)),
+    Writer("openai_batch", "openai-batch.jsonl", at_the_end(responses.openai_batch)),
+    Writer("provider_usage", "provider-usage.jsonl", at_the_end(responses.provider_usage)),
+    Writer("generic_usage", "generic-usage.jsonl", at_the_end(responses.generic_usage)),
+    Writer("nim_response", "nim-response.jsonl", at_the_end(responses.nim_response)),
 )
 FORMATS: Final = tuple(dict.fromkeys(writer.format for writer in WRITERS))
 """Formats that can be written."""

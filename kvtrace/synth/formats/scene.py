@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -12,7 +12,7 @@ import msgspec
 
 from kvtrace.synth.profile import Profile
 from kvtrace.synth.story import Served, Story, StoryEngine
-from kvtrace.synth.writers import START
+from kvtrace.synth.writers import START, by_last_token
 from kvtrace.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 START_NS: Final = int(START.timestamp()) * NS_PER_S
@@ -56,6 +56,61 @@ def json_line(fields: object) -> str:
     return _ENCODER.encode(fields).decode()
 
 
+Lines = Callable[[Scene], Iterator[str]]
+"""The lines of a file, told anew each time."""
+
+
+def at_the_end(fields_of: Callable[[Served, Scene], object]) -> Lines:
+    """One JSON value a request, written when the request has ended."""
+
+    def lines(scene: Scene) -> Iterator[str]:
+        for one in by_last_token(scene.served()):
+            yield json_line(fields_of(one, scene))
+
+    return lines
+
+
+def table(header: str, cells_of: Callable[[Served, Scene], tuple[object, ...]]) -> Lines:
+    """A CSV file: its header, then one line a request in order of arrival; no cell is quoted."""
+
+    def lines(scene: Scene) -> Iterator[str]:
+        yield header
+        for one in scene.served():
+            yield ",".join(map(str, cells_of(one, scene)))
+
+    return lines
+
+
+def e2e_ns(one: Served) -> int:
+    """Arrival to last token."""
+    return one.last_token_at_ns - one.arrived_at_ns
+
+
+def total_tokens(one: Served) -> int:
+    """Prompt and reply."""
+    return one.request.prompt_tokens + one.request.output_tokens
+
+
+def openai_usage(one: Served) -> dict[str, object]:
+    """The usage object of OpenAI and of engines that speak its protocol."""
+    return {
+        "prompt_tokens": one.request.prompt_tokens,
+        "completion_tokens": one.request.output_tokens,
+        "total_tokens": total_tokens(one),
+        "prompt_tokens_details": {"cached_tokens": one.cached_tokens},
+    }
+
+
+def whole_ms(duration_ns: int) -> int:
+    """Nanoseconds as whole milliseconds, cut."""
+    return duration_ns // NS_PER_MS
+
+
+def cut_seconds(duration_ns: int) -> Decimal:
+    """Nanoseconds as decimal seconds, cut to the millisecond."""
+    return Decimal(duration_ns // NS_PER_MS).scaleb(-3)
+
+
 def seconds_of(duration_ns: int) -> Decimal:
     """Nanoseconds as decimal seconds, to the microsecond that the story keeps."""
     return Decimal(duration_ns // NS_PER_US).scaleb(-6)
@@ -89,6 +144,11 @@ def ms_stamp(at_ns: int) -> str:
 def iso_stamp(at_ns: int) -> str:
     """`2026-03-10T08:00:00.000000`, without a zone."""
     return wall(at_ns).replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+def zulu_stamp(at_ns: int) -> str:
+    """`2026-03-10T08:00:00.000Z`."""
+    return f"{wall(at_ns):%Y-%m-%dT%H:%M:%S}.{at_ns // NS_PER_MS % 1000:03d}Z"
 
 
 def session_name(one: Served) -> str:
