@@ -59,8 +59,11 @@ def look_up(requests: list[Traced], hits: list[int]) -> list[Looked]:
 
 @st.composite
 def timed(draw: st.DrawFn, made: st.SearchStrategy[list[Traced]]) -> list[Traced]:
-    """These requests with non-decreasing arrivals, none without blocks."""
+    """These requests and repeats of some, partial tails too, in order of arrival; none is empty."""
     requests = [request for request in draw(made) if request.blocks]
+    if requests:
+        repeated = draw(st.lists(st.sampled_from(requests), max_size=2))
+        requests += [Traced(one.blocks, tail_tokens=one.tail_tokens) for one in repeated]
     clock = 0
     for request in requests:
         clock += draw(st.sampled_from([0, SECOND // 3, SECOND, 5 * SECOND]))

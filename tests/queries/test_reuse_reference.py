@@ -229,7 +229,7 @@ GROUPS: dict[str, tuple[str, list[Value]]] = {
 
 
 @pytest.mark.parametrize("query", GROUPS)
-@given(timed_trees(), st.lists(st.integers(0, 2), min_size=14, max_size=14), st.integers(0, 3))
+@given(timed_trees(), st.lists(st.integers(0, 2), min_size=16, max_size=16), st.integers(0, 3))
 @settings(max_examples=20, deadline=None)
 def test_groups_add_up_to_the_summary(
     query: str, session: Session, requests: list[Traced], picks: list[int], top: int
