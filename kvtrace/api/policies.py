@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-import numpy as np
-import polars as pl
-
+from kvtrace.api.policy_tables import DEFAULT_CAPACITY, TABLE, block_traces, derive_policies
 from kvtrace.api.queries import open_dataset
 from kvtrace.api.queryparams import KV_BYTES, known_params
 from kvtrace.api.results import QueryTable, text_table, to_json
@@ -18,21 +16,15 @@ from kvtrace.config import Settings, resolve_settings
 from kvtrace.errors import Location, UsageError
 from kvtrace.query.catalog import load_catalog
 from kvtrace.reuse.capacities import parse_capacities
-from kvtrace.reuse.policies.blocks import Admission, BlockTrace, block_trace
+from kvtrace.reuse.policies.blocks import Admission, BlockTrace
 from kvtrace.reuse.policies.run import POLICIES, PolicyName
-from kvtrace.reuse.policies.table import Plan, build_policy_hits
-from kvtrace.reuse.trace import build_trace
-from kvtrace.schema.arrays import IntArray, RequestTrace
+from kvtrace.reuse.policies.table import Plan
 from kvtrace.schema.manifest import DerivedParam
 from kvtrace.store.dataset import Dataset
-from kvtrace.store.derived import is_derived_with, write_derived
-from kvtrace.store.lock import OutputLock
 from kvtrace.units import parse_duration_ns
 
 _Value = TypeVar("_Value")
-TABLE: Final = "policy_hits"
 QUERIES: Final = ("policies/hits", "policies/gaps", "policies/second_use")
-DEFAULT_CAPACITY: Final = "1%,2%,5%,10%,20%,50%,100%"
 _ADMISSIONS: Final[dict[str, tuple[Admission, ...]]] = {
     "all": ("all",),
     "second-use": ("second_use",),
@@ -123,57 +115,6 @@ def policies(
     )
     derived = derive_policies(opened, traces, plan)
     return PoliciesOutcome(_asked(derived, chosen), derived.manifest.derived[TABLE])
-
-
-def derive_policies(
-    dataset: Dataset,
-    traces: Sequence[tuple[int, BlockTrace]],
-    plan: Plan,
-    *,
-    lock: OutputLock | None = None,
-) -> Dataset:
-    """The dataset with the `policy_hits` of this plan; what is there already stays.
-
-    Raises:
-        OutputError: the folder cannot be written, or another run holds it.
-    """
-    params: dict[str, DerivedParam] = {
-        "capacity_blocks": list(plan.capacities),
-        "policies": list(plan.policies),
-        "admissions": list(plan.admissions),
-        "weight": plan.weight,
-        "ttl_ns": plan.ttl_ns,
-    }
-    if is_derived_with(dataset, TABLE, params):
-        return dataset
-    return write_derived(dataset, TABLE, build_policy_hits(traces, plan), params, lock=lock)
-
-
-def block_traces(dataset: Dataset) -> list[tuple[int, BlockTrace]]:
-    """The cache domains that have blocks, as (number, trace), tokens counted as reuse/ does."""
-    requests, blocks = dataset.table("requests"), dataset.table("blocks")
-    reuse = dataset.table("reuse")
-    found = []
-    for domain in dataset.manifest.domains:
-        trace = build_trace(requests, blocks, domain)
-        if trace.distinct_blocks:
-            counted = _counted_tokens(trace, requests, reuse)
-            found.append((domain.cache_domain, block_trace(trace, counted_tokens=counted)))
-    return found
-
-
-def _counted_tokens(trace: RequestTrace, requests: pl.DataFrame, reuse: pl.DataFrame) -> IntArray:
-    """(requests,) tokens in blocks as the reuse facts have them; 0 where no prompt is known."""
-    known = requests.filter(pl.col("prompt_tokens").is_not_null()).select("request_key")
-    held = reuse.group_by("request_key").agg(pl.col("token_count").sum())
-    keys = pl.DataFrame({"request_key": trace.request_key})
-    joined = keys.join(
-        held.join(known, on="request_key", how="semi"),
-        on="request_key",
-        how="left",
-        maintain_order="left",
-    )
-    return np.asarray(joined["token_count"].fill_null(0).to_numpy(), dtype=np.int64)
 
 
 _WEIGHTS: Final = {"blocks": "blocks", "tokens": "tokens"}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kvtrace import __version__
-from kvtrace.api.pool_tables import derive_for_audit
+from kvtrace.api import policy_tables, pool_tables
 from kvtrace.api.replays import Replays, accepted, choose_window, replay_options, search_fleets
 from kvtrace.api.results import (
     IngestOutcome,
@@ -155,14 +155,15 @@ def audit_input(
     """
     modelled = model(dataset, settings, watch, None, is_audit=True)
     replays, whole = modelled.replays, modelled.whole
-    dataset = derive_for_audit(
-        dataset,
-        modelled.every,
-        modelled.setup,
-        watch,
-        is_full=settings.text("depth") == "full",
-        lock=lock,
-    )
+    for derive in (pool_tables.derive_for_audit, policy_tables.derive_for_audit):
+        dataset = derive(
+            dataset,
+            modelled.every,
+            modelled.setup,
+            watch,
+            is_full=settings.text("depth") == "full",
+            lock=lock,
+        )
     watch.start("query")
     queries = _run_queries(dataset, modelled.deployment)
     watch.finish(f"{len(queries)} queries")
