@@ -8,63 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from kvtrace.cost.dtypes import kv_element_bytes, normalise_dtype, weight_element_bytes
+from kvtrace.cost.dtypes import weight_element_bytes
 from kvtrace.cost.evidence import EvidenceKind, read_table
+from kvtrace.cost.kv_group import KvGroup as KvGroup
 from kvtrace.cost.names import build_index, find_name
 from kvtrace.errors import ModelError
 
-_DS_MLA_SCALE_SPAN: Final = 128
-"""Elements that share one fp32 scale in the `fp8_ds_mla` layout."""
-
-
-@dataclass(frozen=True, slots=True)
-class KvGroup:
-    """Layers that store the same KV entry for the same tokens."""
-
-    group: str
-    """full | latent | window | indexer | compressed_<r>."""
-    layers: int
-    window_tokens: int | None
-    """Tokens kept; null keeps all."""
-    tokens_per_entry: int
-    """Tokens that one stored entry covers; 1 unless compressed."""
-    entry_elements: int
-    """KV elements of one entry of one layer, over all heads (K and V)."""
-    rope_elements: int
-    """Of these, kept in 16 bits by the `fp8_ds_mla` layout."""
-    kv_shards: int
-    """Ranks that the entry can be split over: KV heads, 1 for a latent; beyond, it is copied."""
-    pair_flops: float | None
-    """FLOPs per (query, key) pair over the group's layers; null where not known."""
-    pair_window_tokens: int | None
-    """Keys that one query attends to; null is all."""
-
-    def entry_bytes(self, kv_dtype: str) -> float:
-        """Bytes of one entry of one layer.
-
-        Formula: elements x bytes; `fp8_ds_mla` = latent fp8 + a fp32 scale per 128 + rope bf16.
-        Source: vLLM blog, DeepSeek-V3.2, 2025-09-29 (512 + 16 + 128 = 656 bytes).
-        """
-        if normalise_dtype(kv_dtype) == "fp8_ds_mla" and self.rope_elements:
-            latent = self.entry_elements - self.rope_elements
-            return latent + 4.0 * math.ceil(latent / _DS_MLA_SCALE_SPAN) + 2.0 * self.rope_elements
-        return self.entry_elements * kv_element_bytes(kv_dtype)
-
-    def replicas(self, tp: int) -> float:
-        """Copies of each entry over `tp` ranks.
-
-        Formula: max(1, tp / kv_shards).
-        """
-        return max(1.0, tp / self.kv_shards)
-
-    def bytes_per_token(self, kv_dtype: str, tp: int = 1) -> float:
-        """Bytes that one token within the window adds, over all ranks."""
-        entry = self.entry_bytes(kv_dtype) / self.tokens_per_entry
-        return self.layers * entry * self.replicas(tp)
-
-    def kept_tokens(self, tokens: float) -> float:
-        """Tokens of a sequence of `tokens` whose entries are kept."""
-        return tokens if self.window_tokens is None else min(tokens, self.window_tokens)
+_PAGE_TOKENS: Final = 16
+"""Tokens of the smallest page of KV. Source: vLLM's default block size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +42,8 @@ class LlmShape:
     kind: EvidenceKind
     source: str
     as_of: str
+    recurrent_layers: int = 0
+    """Layers that keep a state instead of KV."""
 
     @property
     def is_moe(self) -> bool:
@@ -142,6 +95,33 @@ class LlmShape:
             group.bytes_per_token(kv_dtype, tp) * group.kept_tokens(tokens) for group in self.groups
         )
         return math.ceil(total + self.state_bytes)
+
+    def checkpoint_tokens(self, kv_dtype: str = "bf16") -> int | None:
+        """Tokens between two states that a cache keeps; null where there is no state.
+
+        Formula: state of one layer / KV bytes of one token and layer, up to a multiple of 16.
+        Assumes: a cache that keeps states and KV in pages of one size, as vLLM does for hybrids.
+        """
+        if not self.recurrent_layers:
+            return None
+        stored = [group for group in self.groups if group.window_tokens is None]
+        if not stored:
+            return _PAGE_TOKENS
+        state = self.state_bytes / self.recurrent_layers
+        pages = state / stored[0].entry_bytes(kv_dtype) / _PAGE_TOKENS
+        return _PAGE_TOKENS * max(1, math.ceil(pages))
+
+    def reusable_tokens(
+        self, cached_tokens: int, *, kv_dtype: str = "bf16", checkpoint_tokens: int | None = None
+    ) -> int:
+        """Of `cached_tokens`, those that a new request can go on from.
+
+        All of them where every layer keeps KV; down to the last checkpoint where one keeps a state.
+        """
+        every = checkpoint_tokens or self.checkpoint_tokens(kv_dtype)
+        if every is None or not self.recurrent_layers:
+            return cached_tokens
+        return cached_tokens // every * every
 
     def prefill_flops(self, new_tokens: float, cached_tokens: float) -> float:
         """FLOPs of `new_tokens` after `cached_tokens`.
@@ -204,11 +184,15 @@ def list_llms() -> tuple[str, ...]:
 
 
 def load_llm(name_or_path: str) -> LlmShape:
-    """The built-in shape of a name, or the shape of an HF `config.json` (file or its folder).
+    """The built-in shape of a name, or the shape of an HF `config.json` (file, folder or text).
 
     Raises:
         UsageError: unknown name, with close ones; or a config that cannot be used.
     """
+    if name_or_path.lstrip().startswith("{"):
+        from kvtrace.cost.hf_config import from_hf_text
+
+        return from_hf_text(name_or_path, source="config.json as given")
     path = Path(name_or_path)
     if path.suffix == ".json" or (path / "config.json").is_file():
         from kvtrace.cost.hf_config import from_hf_config
@@ -219,7 +203,7 @@ def load_llm(name_or_path: str) -> LlmShape:
         _index(),
         what="LLM",
         code="KVT-C021",
-        hint="name a built-in LLM or pass the path of its Hugging Face config.json",
+        hint="`kvtrace llm` lists the built-in ones; or pass its Hugging Face config.json",
     )
     return _built_in(name)
 
@@ -251,6 +235,7 @@ def _built_in(name: str) -> LlmShape:
         kind="spec" if row["kind"] == "spec" else "assumed",
         source=row["source"],
         as_of=row["as_of"],
+        recurrent_layers=int(row["recurrent_layers"]),
     )
 
 

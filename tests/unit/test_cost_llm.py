@@ -228,7 +228,11 @@ def test_a_nested_text_config_is_read() -> None:
     ("change", "cause"),
     [
         ({"hybrid_override_pattern": "M-M*"}, "hybrid_override_pattern"),
-        ({"layer_types": ["linear_attention"] * 32}, "linear_attention"),
+        ({"layer_types": ["linear_attention"] * 32}, "no size of their state"),
+        ({"layer_types": ["mixing"] * 32}, "`layer_types` holds mixing"),
+        ({"lru_width": 2560}, "`lru_width`"),
+        ({"mamba_d_state": 16}, "not which layers keep a state"),
+        ({"is_encoder_decoder": True}, "cross attention"),
         ({"num_hidden_layers": None}, "num_hidden_layers"),
         ({"num_hidden_layers": "many"}, "not a whole number"),
         ({"layer_types": ["sliding_attention"] * 32}, "sliding_window"),
