@@ -193,6 +193,26 @@ CARRIES: dict[str, Carried] = {
     ),
     "generic_usage": Carried({**LENGTHS, **CACHED, **TIMES}, arrived, has_sessions=True),
     "nim_response": Carried({**LENGTHS, **CACHED, **QUEUE, "ttft_ns": ttft}, UTC_S),
+    "vllm_bench": Carried({**LENGTHS, **TIMES}, arrived, "first", has_ids=False),
+    "sglang_bench": Carried({**LENGTHS, **TIMES, **CACHED, **TIERS}, has_ids=False),
+    "genai_perf": Carried(
+        {**LENGTHS, **TIMES, **CACHED}, arrived, has_ids=False, has_sessions=True
+    ),
+    "guidellm": Carried({**LENGTHS, **TIMES, **CACHED}, arrived, has_sessions=True),
+    "inference_perf": Carried({**LENGTHS, **TIMES, **CACHED}, arrived, "first", has_ids=False),
+    "llmperf": Carried({**LENGTHS, **TIMES}, has_ids=False),
+    "trtllm_request_metrics": Carried(
+        {
+            **LENGTHS,
+            **TIMES,
+            **CACHED,
+            "queue_ns": lambda one: one.scheduled_at_ns - one.arrived_at_ns,
+            "prefill_ns": prefill,
+        },
+        arrived,
+        "first",
+    ),
+    "jaeger": Carried({**LENGTHS, **TIMES, **QUEUE}, arrived),
 }
 """Every format that is written; those without columns hold no requests."""
 OF_REQUESTS = sorted(name for name, carried in CARRIES.items() if carried.columns)

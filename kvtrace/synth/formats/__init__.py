@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kvtrace.synth.formats import clients, engines, gateways, responses, telemetry, traces
-from kvtrace.synth.formats.scene import Lines, Scene, at_the_end, table
+from kvtrace.synth.formats import (
+    benchmarks,
+    clients,
+    engines,
+    gateways,
+    responses,
+    telemetry,
+    traces,
+)
+from kvtrace.synth.formats.scene import Lines, Scene, at_the_end, document, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,37 @@ WRITERS: Final = (
     Writer("provider_usage", "provider-usage.jsonl", at_the_end(responses.provider_usage)),
     Writer("generic_usage", "generic-usage.jsonl", at_the_end(responses.generic_usage)),
     Writer("nim_response", "nim-response.jsonl", at_the_end(responses.nim_response)),
+    Writer("vllm_bench", "vllm-bench.json", benchmarks.vllm_bench),
+    Writer("sglang_bench", "sglang-bench.jsonl", benchmarks.sglang_bench),
+    Writer(
+        "genai_perf",
+        "genai-perf.json",
+        document(benchmarks.genai_perf_head, benchmarks.genai_perf, benchmarks.GENAI_PERF_TAIL),
+    ),
+    Writer(
+        "guidellm",
+        "benchmarks.json",
+        document(benchmarks.guidellm_head, benchmarks.guidellm, benchmarks.GUIDELLM_TAIL),
+    ),
+    Writer(
+        "inference_perf",
+        "per_request_lifecycle_metrics.json",
+        document(benchmarks.list_head, benchmarks.inference_perf, benchmarks.LIST_TAIL),
+    ),
+    Writer(
+        "llmperf",
+        "llmperf-responses.json",
+        document(benchmarks.list_head, benchmarks.llmperf, benchmarks.LIST_TAIL),
+    ),
+    Writer(
+        "trtllm_request_metrics",
+        "trtllm-metrics.jsonl",
+        at_the_end(engines.trtllm_request_metrics),
+        blocks_of=engines.TRTLLM_BLOCK_TOKENS,
+    ),
+    Writer(
+        "jaeger", "jaeger.json", document(clients.jaeger_head, clients.jaeger, clients.JAEGER_TAIL)
+    ),
 )
 FORMATS: Final = tuple(dict.fromkeys(writer.format for writer in WRITERS))
 """Formats that can be written."""

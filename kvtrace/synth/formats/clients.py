@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
+from typing import Final
 
 from kvtrace.synth.formats.scene import (
     START_NS,
     Scene,
+    e2e_ns,
     epoch_s,
     json_line,
     ms_of,
@@ -15,6 +18,7 @@ from kvtrace.synth.formats.scene import (
 )
 from kvtrace.synth.story import Served
 from kvtrace.synth.writers import by_last_token
+from kvtrace.units import NS_PER_US
 
 
 def litellm(scene: Scene) -> Iterator[str]:
@@ -56,7 +60,7 @@ def litellm(scene: Scene) -> Iterator[str]:
 
 def otlp_genai(scene: Scene) -> Iterator[str]:
     """The spans of vLLM as a collector's file exporter writes them, one export a line."""
-    resource = {"attributes": [_text("service.name", "vllm")]}
+    resource = {"attributes": [_attribute("service.name", "vllm")]}
     for one in by_last_token(scene.served()):
         spans = [{"scope": {"name": "vllm.llm_engine"}, "spans": [_span(one, scene)]}]
         yield json_line({"resourceSpans": [{"resource": resource, "scopeSpans": spans}]})
@@ -73,40 +77,79 @@ def _span(one: Served, scene: Scene) -> dict[str, object]:
         "kind": 2,
         "startTimeUnixNano": str(START_NS + one.arrived_at_ns),
         "endTimeUnixNano": str(START_NS + one.last_token_at_ns),
-        "attributes": [
-            _text("gen_ai.response.model", scene.engine.model),
-            _text("gen_ai.request.id", request.request_id),
-            _whole("gen_ai.request.n", 1),
-            _whole("gen_ai.usage.prompt_tokens", request.prompt_tokens),
-            _whole("gen_ai.usage.completion_tokens", request.output_tokens),
-            _time("time_in_queue", one.scheduled_at_ns - one.queued_at_ns),
-            _time("time_to_first_token", one.ttft_ns),
-            _time("e2e", one.last_token_at_ns - one.arrived_at_ns),
-            _time("time_in_model_prefill", one.first_token_at_ns - one.scheduled_at_ns),
-            _time("time_in_model_decode", one.last_token_at_ns - one.first_token_at_ns),
-            _time("time_in_model_inference", one.last_token_at_ns - one.scheduled_at_ns),
-        ],
+        "attributes": [_attribute(*item) for item in span_values(one, scene).items()],
         "status": {},
     }
 
 
-def _text(key: str, value: str) -> dict[str, object]:
-    return {"key": key, "value": {"stringValue": value}}
+def span_values(one: Served, scene: Scene) -> dict[str, str | int | Decimal]:
+    """What vLLM writes on the span of a request; times in seconds."""
+    request = one.request
+    times = {
+        "time_in_queue": one.scheduled_at_ns - one.queued_at_ns,
+        "time_to_first_token": one.ttft_ns,
+        "e2e": one.last_token_at_ns - one.arrived_at_ns,
+        "time_in_model_prefill": one.first_token_at_ns - one.scheduled_at_ns,
+        "time_in_model_decode": one.last_token_at_ns - one.first_token_at_ns,
+        "time_in_model_inference": one.last_token_at_ns - one.scheduled_at_ns,
+    }
+    return {
+        "gen_ai.response.model": scene.engine.model,
+        "gen_ai.request.id": request.request_id,
+        "gen_ai.request.n": 1,
+        "gen_ai.usage.prompt_tokens": request.prompt_tokens,
+        "gen_ai.usage.completion_tokens": request.output_tokens,
+        **{f"gen_ai.latency.{name}": seconds_of(ns) for name, ns in times.items()},
+    }
 
 
-def _whole(key: str, value: int) -> dict[str, object]:
-    return {"key": key, "value": {"intValue": str(value)}}
+def _attribute(key: str, value: str | int | Decimal) -> dict[str, object]:
+    if isinstance(value, str):
+        return {"key": key, "value": {"stringValue": value}}
+    if isinstance(value, int):
+        return {"key": key, "value": {"intValue": str(value)}}
+    return {"key": key, "value": {"doubleValue": value}}
 
 
-def _time(name: str, duration_ns: int) -> dict[str, object]:
-    return {"key": f"gen_ai.latency.{name}", "value": {"doubleValue": seconds_of(duration_ns)}}
+_JAEGER_TYPES: Final = ((str, "string"), (int, "int64"), (Decimal, "float64"))
+
+
+JAEGER_TAIL: Final = "]}"
+
+
+def jaeger_head(_scene: Scene) -> str:
+    """What stands in front of the traces of Jaeger's answer."""
+    return '{"data":['
+
+
+def jaeger(one: Served, scene: Scene) -> dict[str, object]:
+    """The trace of a request in Jaeger's JSON: one span of vLLM, whole microseconds."""
+    digits = one.request.request_id.removeprefix("chatcmpl-")
+    tags = [
+        {"key": key, "type": kind, "value": value}
+        for key, value in span_values(one, scene).items()
+        for of, kind in _JAEGER_TYPES
+        if isinstance(value, of)
+    ]
+    span = {
+        "traceID": digits,
+        "spanID": digits[:16],
+        "operationName": "llm_request",
+        "references": [],
+        "startTime": (START_NS + one.arrived_at_ns) // NS_PER_US,
+        "duration": e2e_ns(one) // NS_PER_US,
+        "tags": tags,
+        "logs": [],
+        "processID": "p1",
+    }
+    processes = {"p1": {"serviceName": "vllm", "tags": []}}
+    return {"traceID": digits, "spans": [span], "processes": processes}
 
 
 def aiperf(scene: Scene) -> Iterator[str]:
     """AIPerf's record of each request (`profile_export.jsonl`), when it has ended."""
     for number, one in enumerate(by_last_token(scene.served())):
         request = one.request
-        e2e_ns = one.last_token_at_ns - one.arrived_at_ns
         counts = {
             "input_sequence_length": request.prompt_tokens,
             "output_sequence_length": request.output_tokens,
@@ -115,7 +158,7 @@ def aiperf(scene: Scene) -> Iterator[str]:
             "usage_total_tokens": request.prompt_tokens + request.output_tokens,
             "usage_prompt_cache_read_tokens": one.cached_tokens,
         }
-        times = {"time_to_first_token": one.ttft_ns, "request_latency": e2e_ns}
+        times = {"time_to_first_token": one.ttft_ns, "request_latency": e2e_ns(one)}
         metrics = {tag: {"value": ms_of(ns), "unit": "ms"} for tag, ns in times.items()}
         metrics |= {tag: {"value": count, "unit": "tokens"} for tag, count in counts.items()}
         yield json_line(

@@ -19,6 +19,7 @@ from kvtrace.synth.formats.scene import (
     ms_stamp,
     seconds_of,
     session_name,
+    steady_s,
 )
 from kvtrace.synth.statslines import STATS_INTERVAL_NS
 from kvtrace.synth.story import Served, StoryEngine, seconds
@@ -277,3 +278,33 @@ class _LmcacheLines:
             f"size: {gib:.4f} {unit}, cost {cost_s * 1000:.4f} ms,"
             f" throughput: {gib / cost_s:.4f} GB/s;"
         )
+
+
+# TensorRT-LLM
+
+TRTLLM_BLOCK_TOKENS: Final = 32
+
+
+def trtllm_request_metrics(one: Served, scene: Scene) -> dict[str, object]:
+    """TensorRT-LLM's metrics of a request: a steady clock, reuse in blocks of 32 tokens."""
+    blocks = -(-one.request.prompt_tokens // TRTLLM_BLOCK_TOKENS)
+    reused = one.cached_tokens // TRTLLM_BLOCK_TOKENS
+    times = {
+        "arrival_time": steady_s(one.arrived_at_ns),
+        "first_scheduled_time": steady_s(one.scheduled_at_ns),
+        "first_token_time": steady_s(one.first_token_at_ns),
+        "last_token_time": steady_s(one.last_token_at_ns),
+    }
+    cache = {"num_reused_blocks": reused, "num_missed_blocks": blocks - reused}
+    usage = {
+        "prompt_tokens": one.request.prompt_tokens,
+        "completion_tokens": one.request.output_tokens,
+    }
+    return {
+        "schema_version": 1,
+        "request_id": one.request.request_id,
+        "status": "complete",
+        "model": scene.engine.model,
+        "usage": usage,
+        "phases": {"server": {"timing_metrics": times, "kv_cache_metrics": cache}},
+    }

@@ -12,7 +12,7 @@ import msgspec
 
 from kvtrace.synth.profile import Profile
 from kvtrace.synth.story import Served, Story, StoryEngine
-from kvtrace.synth.writers import START, by_last_token
+from kvtrace.synth.writers import MONOTONIC_START_S, START, by_last_token
 from kvtrace.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 START_NS: Final = int(START.timestamp()) * NS_PER_S
@@ -81,6 +81,22 @@ def table(header: str, cells_of: Callable[[Served, Scene], tuple[object, ...]]) 
     return lines
 
 
+def document(
+    head_of: Callable[[Scene], str], entry_of: Callable[[Served, Scene], object], tail: str
+) -> Lines:
+    """One JSON document with a list of requests in order of arrival, an entry a line."""
+
+    def lines(scene: Scene) -> Iterator[str]:
+        yield head_of(scene)
+        comma = ""
+        for one in scene.served():
+            yield comma + json_line(entry_of(one, scene))
+            comma = ","
+        yield tail
+
+    return lines
+
+
 def e2e_ns(one: Served) -> int:
     """Arrival to last token."""
     return one.last_token_at_ns - one.arrived_at_ns
@@ -101,6 +117,15 @@ def openai_usage(one: Served) -> dict[str, object]:
     }
 
 
+def gaps_us(one: Served) -> list[int]:
+    """Microseconds between tokens, as even as whole numbers can be; their sum is exact."""
+    count = one.request.output_tokens - 1
+    if count < 1:
+        return []
+    gap, longer = divmod((one.last_token_at_ns - one.first_token_at_ns) // NS_PER_US, count)
+    return [gap + 1] * longer + [gap] * (count - longer)
+
+
 def whole_ms(duration_ns: int) -> int:
     """Nanoseconds as whole milliseconds, cut."""
     return duration_ns // NS_PER_MS
@@ -119,6 +144,11 @@ def seconds_of(duration_ns: int) -> Decimal:
 def epoch_s(at_ns: int) -> Decimal:
     """A time of the story as epoch seconds."""
     return seconds_of(START_NS + at_ns)
+
+
+def steady_s(at_ns: int) -> Decimal:
+    """A time of the story on the monotonic clock of its machine, in seconds."""
+    return Decimal(str(MONOTONIC_START_S)) + seconds_of(at_ns)
 
 
 def ms_of(duration_ns: int) -> Decimal:
