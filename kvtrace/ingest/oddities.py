@@ -64,6 +64,16 @@ ODDITIES: Final[dict[str, Oddity]] = {
     "tiers_above_cached": Oddity(
         "more cached tokens in tiers than in all", "the tiers are unknown", "warning"
     ),
+    "part_above_e2e": Oddity(
+        "a part (queue, prefill, time per token) that is longer than the whole",
+        "that part is unknown",
+        "warning",
+    ),
+    "time_in_another_unit": Oddity(
+        "a time in another unit than the rest",
+        "it is read in the one unit that gives a date, within a day of the others",
+        "warning",
+    ),
     "time_not_an_epoch": Oddity("a time that is no epoch in any unit", _UNKNOWN, "warning"),
     "unknown_unit": Oddity("a time in a unit that is not known", _UNKNOWN, "warning"),
     "invalid_attribute": Oddity("an attribute that is no count or time", _UNKNOWN, "warning"),

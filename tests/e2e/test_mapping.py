@@ -158,3 +158,24 @@ def test_a_wrong_mapping_stops_with_a_remedy(
 def test_flags_that_do_not_go_together(kvtrace: Run, log: Path, tmp_path: Path) -> None:
     assert kvtrace("sniff", log, "-o", tmp_path / "x.toml").returncode == 2
     assert kvtrace("sniff", log, "--suggest-mapping", "--json").returncode == 2
+
+
+def test_a_time_in_another_unit_is_said_once_with_its_first_line(
+    kvtrace: Run, tmp_path: Path
+) -> None:
+    text = '[time]\nfield = "t"\nunit = "ms"\n[fields]\nprompt_tokens = "p"\n'
+    (tmp_path / "map.toml").write_text(text)
+    times = [START_MS + at for at in range(20)]
+    times[7] *= 1_000
+    times[9] *= 1_000
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps({"t": time, "p": 5}) + "\n" for time in times))
+    output = tmp_path / "out"
+    done = kvtrace("ingest", log, "--mapping", tmp_path / "map.toml", "-o", output)
+    assert done.returncode == 0, done.stderr
+    notes = [line for line in done.stdout.split("\n") if "[time_in_another_unit]" in line]
+    assert len(notes) == 1
+    assert "2 requests have a time in another unit than the rest (first log.jsonl:8)" in notes[0]
+    (part,) = (output / "dataset" / "requests").glob("*.parquet")
+    arrived = pl.read_parquet(part)["arrived_at_ns"].sort().to_list()
+    assert arrived == [(START_MS + at) * 10**6 for at in range(20)]

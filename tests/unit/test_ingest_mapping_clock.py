@@ -155,3 +155,54 @@ def test_a_column_without_any_value_is_no_error() -> None:
     found = recognise_mapped(mapping(_text('unit = "s"')), data, "log.jsonl")
     assert found.format is not None
     assert "mapped_field_absent" in read(_text('unit = "s"'), data).note_codes
+
+
+MS = START_S * 1_000
+NS_PER_MS = 10**6
+
+
+@pytest.mark.parametrize("factor", [10**6, 10**3, 10**-3])
+@pytest.mark.parametrize("place", [0, 2])
+def test_one_time_in_another_unit_near_the_others_is_read_in_it(factor: float, place: int) -> None:
+    # ns, us and s among ms, as the first row too
+    times: list[object] = [MS, MS + 1_000, MS + 2_000]
+    times[place] = int((MS + 5_000) * factor)
+    reading = read(_text('unit = "ms"'), _records(*times))
+    assert reading.requests[place].arrived_at_ns == (MS + 5_000) * NS_PER_MS
+    assert [row.flags for row in reading.requests].count(("time_in_another_unit",)) == 1
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        0,
+        -1,
+        (MS + 2 * 86_400_000) * 1_000,  # a date in microseconds, but two days on
+        12_345,  # no date in any unit
+        10**15,  # 2001 in microseconds, and nothing else
+    ],
+)
+def test_a_time_that_is_no_date_near_the_others_is_unknown(odd: int) -> None:
+    reading = read(_text('unit = "ms"'), _records(MS, odd, MS + 1))
+    assert [row.arrived_at_ns for row in reading.requests] == [
+        MS * NS_PER_MS, None, (MS + 1) * NS_PER_MS,
+    ]  # fmt: skip
+    assert reading.requests[1].flags == ("time_not_an_epoch",)
+
+
+def test_a_time_in_another_unit_does_not_vouch_for_the_next() -> None:
+    # In ms up to 0.9 days; in µs 1.8 days (0.9 from the last), then 2.7 (0.9 from the odd one).
+    day = 86_400_000
+    stated = [MS, MS + 1, MS + 2, MS + day * 9 // 10]
+    odd = [(MS + day * tenths // 10) * 1_000 for tenths in (18, 27)]
+    reading = read(_text('unit = "ms"'), _records(*stated, *odd))
+    assert reading.requests[4].arrived_at_ns == (MS + day * 18 // 10) * NS_PER_MS
+    assert reading.requests[5].arrived_at_ns is None
+
+
+def test_an_end_in_another_unit_gives_the_right_duration() -> None:
+    text = _text('unit = "ms"', fields=FIELDS + 'finished_at = { field = "end", unit = "ms" }\n')
+    records = [{"t": MS + at, "p": 1, "end": MS + at + 250} for at in range(3)]
+    records[1]["end"] *= 1_000
+    reading = read(text, json_lines(records))
+    assert [row.e2e_ns for row in reading.requests] == [250 * NS_PER_MS] * 3

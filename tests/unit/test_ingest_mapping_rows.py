@@ -379,3 +379,25 @@ def test_reasoning_tokens_beside_the_output_are_added() -> None:
         "[semantics]\noutput_includes_reasoning = false"
     )
     assert read(text, json_lines([{"o": 5, "r": 7}])).requests[0].output_tokens == 12
+
+
+def test_a_part_longer_than_its_request_is_unknown_and_never_read_in_another_unit() -> None:
+    text = (
+        '[fields]\nprompt_tokens = "p"\n'
+        + "".join(
+            f'{key} = {{ field = "{key}", unit = "ms" }}\n' for key in ("queue", "prefill", "e2e")
+        )
+        + 'tpot = { field = "tpot", unit = "text" }\n'
+    )
+    records = [
+        {"p": 1, "queue": 5, "prefill": 7, "tpot": "2ms", "e2e": 40},
+        {"p": 1, "queue": 5_000, "prefill": 7, "tpot": "3s", "e2e": 40},
+        {"p": 1, "queue": -5, "prefill": 7, "tpot": "2ms", "e2e": 40},
+        {"p": 1, "queue": 5_000, "prefill": 7, "tpot": "2ms"},  # nothing to hold it against
+    ]
+    rows = read(text, json_lines(records)).requests
+    assert [row.queue_ns for row in rows] == [5_000_000, None, None, 5_000_000_000]
+    assert [row.prefill_ns for row in rows] == [7_000_000] * 4
+    assert [row.tpot_ns for row in rows] == [2_000_000, None, 2_000_000, 2_000_000]
+    assert [row.e2e_ns for row in rows] == [40_000_000] * 3 + [None]
+    assert [row.flags for row in rows] == [(), ("part_above_e2e",), ("negative_queue",), ()]

@@ -7,7 +7,7 @@ microseconds, then nanoseconds. What is stated and cannot be is an error with a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final, Literal
 
@@ -33,6 +33,9 @@ _LATEST_S: Final = 4_102_444_800
 """2100-01-01."""
 _LIKELY_S: Final = (1_420_070_400, 2_051_222_400)
 """2015 to 2034: numbers that are such dates in another unit than the stated one are no accident."""
+_NEAR_S: Final = 86_400
+"""How far from the dates seen so far a number in another unit may be to be read as a date."""
+OTHER_UNIT_FLAG: Final = "time_in_another_unit"
 _UNITS: Final[dict[int, TimeUnit]] = {0: "s", -3: "ms", -6: "us", -9: "ns"}
 
 
@@ -47,6 +50,8 @@ class ClockChoice:
     """Of ten, from the unit to seconds; of epoch and counted."""
     why: str = ""
     is_assumed: bool = False
+    seen_s: tuple[Decimal, Decimal] | None = None
+    """The first and the last of the first dates in the stated unit, in seconds; of epoch."""
 
 
 def choose_clock(spec: TimeSpec, values: Sequence[str], *, mapping: str, path: str) -> ClockChoice:
@@ -69,7 +74,13 @@ def choose_clock(spec: TimeSpec, values: Sequence[str], *, mapping: str, path: s
     middle = numbers[len(numbers) // 2] if numbers else None
     if spec.unit == "auto":
         return _by_magnitude(spec, middle, judge)
-    return _of_unit(spec, POWERS[spec.unit], middle, judge)
+    choice = _of_unit(spec, POWERS[spec.unit], middle, judge)
+    return _with_seen(choice, numbers) if choice.kind == "epoch" else choice
+
+
+def _with_seen(choice: ClockChoice, numbers: Sequence[Decimal]) -> ClockChoice:
+    dates = [one.scaleb(choice.power) for one in numbers if _is_epoch(one, choice.power)]
+    return replace(choice, seen_s=(min(dates), max(dates)) if dates else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +169,13 @@ class MappedClock:
         self._choice = choice
         self._context = context
         self._dates = Instants(context)
+        self._seen_s = choice.seen_s
 
     def ns(self, text: str | None, flags: list[str]) -> int | None:
         """Nanoseconds of an instant; None if it is absent, or no epoch, which is flagged.
+
+        A number that is no date in the stated unit is read in the one unit in which it is, if that
+        date is within a day of those seen so far; this is flagged too.
 
         Raises:
             msgspec.ValidationError: it is no time.
@@ -170,11 +185,29 @@ class MappedClock:
         if self._choice.kind == "dates":
             return self._dates.text_ns(self._name, text, flags)
         number, power = decimal_of(self._name, text), self._choice.power
-        if self._choice.kind == "epoch" and not _is_epoch(number, power):
-            if NOT_AN_EPOCH_FLAG not in flags:
-                flags.append(NOT_AN_EPOCH_FLAG)
-            return None
+        if self._choice.kind == "epoch":
+            read_as = self._power_of(number)
+            if read_as != power:
+                flag = NOT_AN_EPOCH_FLAG if read_as is None else OTHER_UNIT_FLAG
+                flags.extend([] if flag in flags else [flag])
+            if read_as is None:
+                return None
+            power = read_as
         return instant_ns(self._name, number, self._context, power=power)
+
+    def _power_of(self, number: Decimal) -> int | None:
+        """The unit of an epoch number as a power of ten; None if it is no date, or a far one."""
+        power = self._choice.power
+        if _is_epoch(number, power):
+            seconds = number.scaleb(power)
+            low, high = self._seen_s or (seconds, seconds)
+            self._seen_s = min(low, seconds), max(high, seconds)
+            return power
+        other = epoch_power(number)
+        if other is None or self._seen_s is None or not _is_epoch(number, other):
+            return None
+        low, high = self._seen_s
+        return other if low - _NEAR_S <= number.scaleb(other) <= high + _NEAR_S else None
 
     def describe(self, spec: TimeSpec) -> None:
         """Write down the clock of the file."""

@@ -28,6 +28,9 @@ from kvtrace.ingest.values.rawvalues import decimal_of
 LEFT_OUT: Final = "left_out_by_where"
 NO_VALUE: Final = "no_mapped_field"
 NO_START_FLAG: Final = "start_unknown"
+LONG_PART_FLAG: Final = "part_above_e2e"
+_PARTS: Final = ("queue_ns", "prefill_ns", "tpot_ns")
+"""Durations inside a request, beside `ttft_ns`, of which a flag of its own tells."""
 _ABSENT: Final = ("", "-", "null")
 _USAGE: Final = msgspec.json.Decoder(dict[str, object])
 _NS_DURATIONS: Final = {"queue": "queue_ns", "prefill": "prefill_ns", "ttft": "ttft_ns",
@@ -210,12 +213,13 @@ class MappedRows:
         if text is None:
             return None
         if spec.power is None:
-            return elapsed_ns(spec.ref.said, text_seconds(spec.ref.said, text), flags)
-        number = decimal_of(spec.ref.said, text)
+            number, power = text_seconds(spec.ref.said, text), 0
+        else:
+            number, power = decimal_of(spec.ref.said, text), spec.power
         if number < 0:
             flags.append(f"negative_{name}")
             return None
-        return elapsed_ns(spec.ref.said, number, flags, power=spec.power)
+        return elapsed_ns(spec.ref.said, number, flags, power=power)
 
     def _set_times(self, row: RequestRow, flags: list[str]) -> None:
         source = self._source
@@ -230,6 +234,7 @@ class MappedRows:
                 if row.ttft_ns > row.e2e_ns:
                     self.slow_first += 1
                     flags.append("ttft_above_e2e")
+        _take_out_long_parts(row, flags)
 
     def _set_instants(self, row: RequestRow, flags: list[str]) -> None:
         source = self._source
@@ -360,6 +365,16 @@ class MappedRows:
             return
         row.block_keys, row.prompt_tokens = made.keys, made.tokens
         flags.extend(made.flags)
+
+
+def _take_out_long_parts(row: RequestRow, flags: list[str]) -> None:
+    """Parts of a request that are longer than all of it are unknown, whatever their unit may be."""
+    whole = row.e2e_ns
+    for name in _PARTS:
+        part = getattr(row, name)
+        if whole is not None and part is not None and part > whole:
+            setattr(row, name, None)
+            flags.extend([] if LONG_PART_FLAG in flags else [LONG_PART_FLAG])
 
 
 def _is_name(text: str) -> bool:
