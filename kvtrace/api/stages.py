@@ -165,7 +165,7 @@ def audit_input(
             lock=lock,
         )
     watch.start("query")
-    queries = _run_queries(dataset, modelled.deployment)
+    queries = _run_queries(dataset, modelled.setup)
     watch.finish(f"{len(queries)} queries")
     return AuditInput(
         manifest=dataset.manifest,
@@ -248,27 +248,34 @@ def _span_s(trace: RequestTrace) -> float | None:
     return float(trace.arrived_at_ns[-1] - trace.arrived_at_ns[0]) / NS_PER_S
 
 
-def _run_queries(dataset: Dataset, deployment: Deployment) -> dict[str, QueryResult]:
+def _run_queries(dataset: Dataset, setup: Setup) -> dict[str, QueryResult]:
     catalog = load_catalog()
-    bytes_per_token = deployment.kv_bytes_per_token_unreplicated
+    known = _known_params(dataset.manifest, setup)
     results = {}
     with dataset.session() as session:
         for name in filter(is_carried, catalog.names()):
             wanted = {param.name for param in catalog.describe(name).params}
-            params = _params(dataset.manifest, wanted, bytes_per_token)
+            params = {name: value for name, value in known.items() if name in wanted}
             results[name] = catalog.run(session, name, params)
     return results
 
 
-def _params(
-    manifest: Manifest, wanted: set[str], bytes_per_token: float | None
-) -> dict[str, Param]:
-    """Of what a query asks for, what is known."""
-    known = {
+def _known_params(manifest: Manifest, setup: Setup) -> dict[str, Param]:
+    """Of what queries ask for, what is known; sizes of tiers are of one copy of the KV.
+
+    Formula: a tier of an instance holds bytes x (one copy / all copies of a token) x instances.
+    """
+    deployment, fleet = setup.deployment, setup.fleet
+    one_copy = deployment.kv_bytes_per_token_unreplicated
+    copies = deployment.kv_bytes_per_token / one_copy if one_copy else 1.0
+    known: dict[str, Param] = {
         "block_size_tokens": manifest.totals.block_size_tokens,
-        "kv_bytes_per_token": bytes_per_token,
+        "kv_bytes_per_token": one_copy,
+        "hbm_bytes": deployment.hbm_cache_bytes * fleet.instances / copies,
+        "dram_bytes": fleet.dram_idle_bytes_per_instance.value * fleet.instances / copies,
+        "pool_bytes": float(fleet.pool_dram_bytes.value),
     }
-    return {name: value for name, value in known.items() if name in wanted and value}
+    return {name: value for name, value in known.items() if value}
 
 
 def read_earlier(dataset: Dataset) -> AuditRecord | None:

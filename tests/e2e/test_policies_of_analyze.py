@@ -10,7 +10,9 @@ from tests.conftest import REPO
 
 
 def test_a_quick_audit_reads_the_gaps_at_the_tier_sizes(tmp_path: Path) -> None:
-    outcome = api.analyze([REPO / "sample_traces" / "router-trace.jsonl.zst"], output=tmp_path / "out")
+    outcome = api.analyze(
+        [REPO / "sample_traces" / "router-trace.jsonl.zst"], output=tmp_path / "out"
+    )
     table = outcome.record.tables["policies/gaps"]
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert rows
@@ -22,3 +24,12 @@ def test_a_quick_audit_reads_the_gaps_at_the_tier_sizes(tmp_path: Path) -> None:
         assert order == sorted(order)
     dataset = Dataset.open(tmp_path / "out" / "dataset")
     assert dataset.manifest.derived["policy_hits"]["policies"] == ["lru"]
+
+
+def test_the_tiers_at_hand_are_marked_on_the_curve(tmp_path: Path) -> None:
+    outcome = api.analyze(
+        [REPO / "sample_traces" / "router-trace.jsonl.zst"], output=tmp_path / "o"
+    )
+    table = outcome.record.tables["reuse/capacity_marks"]
+    labels = {row[table.columns.index("label")] for row in table.rows}
+    assert labels == {"hbm", "dram", "pool"}
