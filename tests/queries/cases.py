@@ -16,7 +16,8 @@ import yaml
 
 from kvtrace.duckdb_session import Session
 from kvtrace.reuse.stays import build_block_stays
-from kvtrace.schema.tables import BLOCK_EVENTS, BLOCK_STAYS, REUSE, SAMPLES, TABLES, TRANSFERS
+from kvtrace.schema.facts import BLOCK_STAYS, REUSE
+from kvtrace.schema.tables import BLOCK_EVENTS, SAMPLES, TABLES, TRANSFERS
 from tests.traces import Traced, tables
 
 CASES = Path(__file__).parent / "cases"
