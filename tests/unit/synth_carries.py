@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -25,12 +25,24 @@ class Carried:
     clock: Literal["utc", "first"] = "utc"
     """UTC, or shown from the first row."""
     has_ids: bool = True
-    """Without ids the rows come in order of arrival."""
+    """Without ids the rows come in order of arrival, or that of conversations."""
+    by_conversation: bool = False
+    """The requests of a conversation stand together; conversations by their last arrival."""
     has_sessions: bool = False
     block_tokens: int | None = None
     """Tokens of a block, where prompts are known as blocks."""
+    has_partial: bool = True
+    """Whether the block at the end that is not full is one of them."""
     warnings: frozenset[str] = frozenset()
     """What ingest must warn of, because the format does not settle it."""
+
+    def in_order(self, served: Sequence[Served]) -> list[Served]:
+        """The requests in the order of the rows, sorted by arrival where that is known."""
+        if not self.by_conversation:
+            arrival = self.arrival or arrived
+            return sorted(served, key=lambda one: (arrival(one) or 0, one.arrived_at_ns))
+        last = {one.request.session: one.arrived_at_ns for one in served}
+        return sorted(served, key=lambda one: (last[one.request.session], one.request.turn))
 
     def expected_arrival(self, one: Served, first: Served) -> int | None:
         """What `arrived_at_ns` holds."""
@@ -131,7 +143,7 @@ CARRIES: dict[str, Carried] = {
         has_sessions=True,
         block_tokens=64,
     ),
-    "lmcache_hashes": Carried(PROMPT, scheduled, block_tokens=256),
+    "lmcache_hashes": Carried(PROMPT, scheduled, block_tokens=256, has_partial=False),
     "vllm_text": Carried({"e2e_ns": e2e}, arrived),
     "vllm_timing": Carried(
         {
@@ -213,6 +225,44 @@ CARRIES: dict[str, Carried] = {
         "first",
     ),
     "jaeger": Carried({**LENGTHS, **TIMES, **QUEUE}, arrived),
+    "splitwise": Carried(LENGTHS, arrived, "first", has_ids=False),
+    "vidur": Carried(LENGTHS, arrived, "first", has_ids=False),
+    "llmservingsim": Carried(LENGTHS, arrived, "first", has_ids=False),
+    "llmservingsim_results": Carried(
+        {
+            **LENGTHS,
+            **TIMES,
+            "queue_ns": lambda one: one.scheduled_at_ns - one.arrived_at_ns,
+        },
+        arrived,
+        "first",
+        has_ids=False,
+        warnings=frozenset({"simulated"}),
+    ),
+    "aibrix_trace": Carried(LENGTHS, UTC_MS, "first", has_ids=False, has_sessions=True),
+    "tair_kvcache": Carried(LENGTHS, arrived, block_tokens=64),
+    "tracelab": Carried(
+        {**LENGTHS, **CACHED, "e2e_ns": between("arrived_at_ns", "last_token_at_ns")},
+        UTC_MS,
+        has_sessions=True,
+    ),
+    "agentic_mooncake": Carried(
+        {**LENGTHS, "e2e_ns": e2e},
+        arrived,
+        "first",
+        has_ids=False,
+        has_sessions=True,
+        block_tokens=64,
+    ),
+    "weka": Carried(
+        {**LENGTHS, **TIMES},
+        has_ids=False,
+        by_conversation=True,
+        has_sessions=True,
+        block_tokens=64,
+        has_partial=False,
+        warnings=frozenset({"no_common_clock"}),
+    ),
 }
 """Every format that is written; those without columns hold no requests."""
 OF_REQUESTS = sorted(name for name, carried in CARRIES.items() if carried.columns)

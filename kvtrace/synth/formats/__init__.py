@@ -11,10 +11,11 @@ from kvtrace.synth.formats import (
     engines,
     gateways,
     responses,
+    simulators,
     telemetry,
     traces,
 )
-from kvtrace.synth.formats.scene import Lines, Scene, at_the_end, document, table
+from kvtrace.synth.formats.scene import Lines, Scene, at_the_end, by_arrival, document, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,15 @@ WRITERS: Final = (
     Writer(
         "jaeger", "jaeger.json", document(clients.jaeger_head, clients.jaeger, clients.JAEGER_TAIL)
     ),
+    Writer("splitwise", "splitwise.csv", simulators.splitwise),
+    Writer("vidur", "vidur.csv", table(simulators.VIDUR, simulators.vidur_cells)),
+    Writer("llmservingsim", "llmservingsim.jsonl", simulators.llmservingsim),
+    Writer("llmservingsim_results", "llmservingsim-results.csv", simulators.llmservingsim_results),
+    Writer("aibrix_trace", "aibrix-workload.jsonl", by_arrival(simulators.aibrix_trace)),
+    Writer("tair_kvcache", "tair-kvcache.jsonl", by_arrival(simulators.tair_kvcache)),
+    Writer("tracelab", "round_trace.jsonl", at_the_end(simulators.tracelab)),
+    Writer("agentic_mooncake", "agentic-mooncake.jsonl", simulators.agentic_mooncake),
+    Writer("weka", "weka.jsonl", simulators.weka),
 )
 FORMATS: Final = tuple(dict.fromkeys(writer.format for writer in WRITERS))
 """Formats that can be written."""

@@ -70,6 +70,16 @@ def at_the_end(fields_of: Callable[[Served, Scene], object]) -> Lines:
     return lines
 
 
+def by_arrival(fields_of: Callable[[Served, Scene], object]) -> Lines:
+    """One JSON value a request, in order of arrival."""
+
+    def lines(scene: Scene) -> Iterator[str]:
+        for one in scene.served():
+            yield json_line(fields_of(one, scene))
+
+    return lines
+
+
 def table(header: str, cells_of: Callable[[Served, Scene], tuple[object, ...]]) -> Lines:
     """A CSV file: its header, then one line a request in order of arrival; no cell is quoted."""
 

@@ -6,7 +6,6 @@ from typing import Final
 
 _TEXTS: Final = "it is made of prompt texts, and a story has none"
 _ENGINE: Final = "it tells of iterations or layers inside an engine that the story does not have"
-_LATER: Final = "there is no writer yet"
 _TOTALS: Final = "it holds totals over time, no requests: `prometheus` has those of the story"
 
 UNWRITTEN: Final[dict[str, str]] = {
@@ -29,18 +28,9 @@ UNWRITTEN: Final[dict[str, str]] = {
     "trtllm_kv_events": "`kv_events` tells of the same blocks",
     "trtllm_stats": _ENGINE,
     "trtllm_text": _ENGINE,
-    "agentic_mooncake": _LATER,
-    "aibrix_trace": _LATER,
-    "llmservingsim": _LATER,
-    "llmservingsim_results": _LATER,
-    "ollama_text": _LATER,
-    "splitwise": _LATER,
-    "tabbyapi_text": _LATER,
-    "tair_kvcache": _LATER,
-    "tgi_text": _LATER,
-    "tracelab": _LATER,
-    "vidur": _LATER,
-    "weka": _LATER,
+    "ollama_text": "it says no more of a request than its time and outcome: `nginx_access`",
+    "tabbyapi_text": "its times are printed as rates, from which the story's do not come back",
+    "tgi_text": "it says no more of a request than its times: `nginx_access`, `aiperf`",
     "vllm_timeseries": _TOTALS,
 }
 """Why a format of the registry cannot be written, by its name."""
