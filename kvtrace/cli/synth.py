@@ -34,6 +34,21 @@ def synth(
     Without --profile, --from and --format: the sample logs of a small service. With --from, the
     profile is written too, and how like the dataset the story is stands on stderr.
 
+    Formats that are written: agentic_mooncake, aibrix_text, aibrix_trace, aiperf, apisix,
+    azure, bailian, burstgpt, cloudflare_ai_gateway, dynamo_request_trace, envoy_ai_gateway,
+    genai_perf, generic_usage, guidellm, helicone, helicone_csv, higress, inference_perf,
+    jaeger, kong, kv_events, langfuse, litellm, litellm_spend_logs, llmperf, llmservingsim,
+    llmservingsim_results, lmcache_hashes, lmcache_text, mooncake, nginx_access, nim_response,
+    ollama_text, openai_batch, openrouter, otlp_genai, portkey, prometheus, provider_usage,
+    sglang_bench, sglang_request_metrics, sglang_text, splitwise, tabbyapi_text, tair_kvcache,
+    tgi_text, tracelab, trtllm_request_metrics, vidur, vllm_bench, vllm_text, vllm_timing, weka.
+
+    Not written (docs/synth.md says why of each): made of prompt texts: baseten, chat_text,
+    lmcache_agent, openai_batch_input, sagemaker_capture, sglang_dump; totals or distributions:
+    prometheus_api, servegen, vllm_timeseries; the insides of engines, routers and stores:
+    llamacpp_text, llmd_text, lmcache_trace, mooncake_store, trtllm_stats, trtllm_text; told by
+    others that are written: codex_rollout, dynamo_text, lmcache_cache_events, trtllm_kv_events.
+
     \b
     Examples:
       kvtrace synth -o /tmp/sample --seed 7

@@ -86,10 +86,23 @@ def test_a_dataset_gives_a_profile_and_says_how_like_it_is(kvtrace: Run, tmp_pat
     assert traces[0] == traces[1]
 
 
+def test_the_help_names_what_is_written_and_what_is_not(kvtrace: Run) -> None:
+    done = kvtrace("synth", "--help")
+    assert done.returncode == 0, done.stderr
+    _, _, rest = done.stdout.partition("Formats that are written: ")
+    written, _, others = rest.partition("Not written")
+    others = others.partition("Examples:")[0]
+    assert set(re.findall(r"[a-z]\w+", written)) == set(FORMATS)
+    assert set(UNWRITTEN) <= set(re.findall(r"[a-z]\w+", others))
+
+
 def test_what_cannot_be_written_is_said(kvtrace: Run, tmp_path: Path) -> None:
     unknown = kvtrace("synth", "--format", "vllm_txt", "-o", tmp_path)
     assert unknown.returncode == 2
     assert unknown.stderr.startswith("error[KVT-U064]")
+    texts = kvtrace("synth", "--format", "chat_text", "-o", tmp_path)
+    assert texts.returncode == 2
+    assert UNWRITTEN["chat_text"] in texts.stderr
     both = kvtrace("synth", "--profile", "a.toml", "--from", "b", "-o", tmp_path)
     assert both.returncode in {2, 5}
     none = kvtrace("synth", "--profile", tmp_path / "none.toml", "-o", tmp_path)

@@ -263,6 +263,24 @@ CARRIES: dict[str, Carried] = {
         has_partial=False,
         warnings=frozenset({"no_common_clock"}),
     ),
+    "tabbyapi_text": Carried(
+        {
+            **LENGTHS,
+            **CACHED,
+            "e2e_ns": cut(e2e, 10 * MS),
+            "queue_ns": cut(lambda one: one.scheduled_at_ns - one.arrived_at_ns, 10 * MS),
+        },
+        lambda one: one.last_token_at_ns // MS * MS - e2e(one) // (10 * MS) * (10 * MS),
+    ),
+    "tgi_text": Carried(
+        {"output_tokens": LENGTHS["output_tokens"], **QUEUE, "e2e_ns": e2e}, arrived, has_ids=False
+    ),
+    "ollama_text": Carried(
+        {"e2e_ns": e2e},
+        lambda one: one.last_token_at_ns // SECOND * SECOND - e2e(one),
+        has_ids=False,
+    ),
+    "aibrix_text": Carried({**LENGTHS, "e2e_ns": e2e}, arrived),
 }
 """Every format that is written; those without columns hold no requests."""
 OF_REQUESTS = sorted(name for name, carried in CARRIES.items() if carried.columns)

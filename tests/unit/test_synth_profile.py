@@ -375,7 +375,13 @@ def test_unknown_formats_and_other_blocks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         write_story(tmp_path, story, Order(("vllm_txt",), 5))
     assert caught.value.code == "KVT-U064"
-    assert "vllm_text" in (caught.value.hint or "")
+    assert caught.value.hint == (
+        "--format vllm_text|ollama_text|vllm_timing; all that can be written: kvtrace synth --help"
+    )
+    assert caught.value.cause == "it is no format of `kvtrace formats`"
+    with pytest.raises(UsageError) as nothing_close:
+        write_story(tmp_path, story, Order(("zzzz",), 5))
+    assert nothing_close.value.hint == "all that can be written: kvtrace synth --help"
     odd = replace(story, profile=replace(story.profile, block_size_tokens=100))
     for name in ("bailian", "lmcache_hashes"):
         with pytest.raises(UsageError) as caught:

@@ -11,6 +11,7 @@ from kvtrace.synth.formats import (
     engines,
     gateways,
     responses,
+    servers,
     simulators,
     telemetry,
     traces,
@@ -114,6 +115,10 @@ WRITERS: Final = (
     Writer("tracelab", "round_trace.jsonl", at_the_end(simulators.tracelab)),
     Writer("agentic_mooncake", "agentic-mooncake.jsonl", simulators.agentic_mooncake),
     Writer("weka", "weka.jsonl", simulators.weka),
+    Writer("tabbyapi_text", "tabbyapi.log", servers.tabbyapi_text),
+    Writer("tgi_text", "tgi.log", servers.tgi_text),
+    Writer("ollama_text", "ollama.log", servers.ollama_text),
+    Writer("aibrix_text", "aibrix-gateway.log", servers.aibrix_text),
 )
 FORMATS: Final = tuple(dict.fromkeys(writer.format for writer in WRITERS))
 """Formats that can be written."""

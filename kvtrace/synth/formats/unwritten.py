@@ -9,7 +9,6 @@ _ENGINE: Final = "it tells of iterations or layers inside an engine that the sto
 _TOTALS: Final = "it holds totals over time, no requests: `prometheus` has those of the story"
 
 UNWRITTEN: Final[dict[str, str]] = {
-    "aibrix_text": "it says no more than an access log: `envoy_ai_gateway` has as much",
     "baseten": _TEXTS,
     "chat_text": _TEXTS,
     "codex_rollout": "a file holds one session of an agent with its tool calls",
@@ -28,9 +27,6 @@ UNWRITTEN: Final[dict[str, str]] = {
     "trtllm_kv_events": "`kv_events` tells of the same blocks",
     "trtllm_stats": _ENGINE,
     "trtllm_text": _ENGINE,
-    "ollama_text": "it says no more of a request than its time and outcome: `nginx_access`",
-    "tabbyapi_text": "its times are printed as rates, from which the story's do not come back",
-    "tgi_text": "it says no more of a request than its times: `nginx_access`, `aiperf`",
     "vllm_timeseries": _TOTALS,
 }
 """Why a format of the registry cannot be written, by its name."""
