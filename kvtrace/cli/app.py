@@ -14,9 +14,11 @@ import typer
 from kvtrace import __version__
 from kvtrace.cli import (
     analyze,
+    cost,
     export,
     formats,
     ingest,
+    llm,
     policies,
     pooling,
     query,
@@ -45,11 +47,13 @@ app.command("policies", short_help="Eviction policies against what any cache cou
     policies.policies
 )
 app.command("pooling", short_help="Private caches against one shared pool.")(pooling.pooling)
+app.add_typer(cost.app, name="cost", short_help="The cost model against measurements.")
 app.command("report", short_help="The HTML again, from audit.json alone.")(report.report)
 app.command("formats", short_help="What can be read, and what it supplies.")(formats.formats)
 app.command("sniff", short_help="What each file is, and what would make it say more.")(sniff.sniff)
 app.command("export", short_help="An anonymised trace for other tools.")(export.export)
 app.command("verify", short_help="The headline numbers again, by another way.")(verify.verify)
+app.command("llm", short_help="What an LLM stores per token and computes per prefill.")(llm.llm)
 app.command("synth", short_help="Sample logs with a story, from a seed.")(synth.synth)
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from kvtrace.cost.dtypes import weight_element_bytes
-from kvtrace.cost.efficiency import load_efficiency, shared_constant
+from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.hardware import HardwareProfile
 from kvtrace.cost.llm import LlmShape
@@ -59,26 +59,35 @@ class DecodeModel:
 
 
 def build_decode(
-    llm: LlmShape, hardware: HardwareProfile, *, tp: int, weight_dtype: str, kv_dtype: str
+    llm: LlmShape,
+    hardware: HardwareProfile,
+    *,
+    tp: int,
+    weight_dtype: str,
+    kv_dtype: str,
+    table: EfficiencyTable | None = None,
 ) -> DecodeModel:
-    """The decode model of one instance.
+    """The decode model of one instance; a null `table` is that of data/efficiency.toml.
 
     Raises:
         ModelError: the FLOPs of the LLM are not known.
     """
     active, _ = llm.require_flops()
-    hbm, fixed = shared_constant("hbm_read"), shared_constant("decode_fixed_s")
+    table = table or efficiency_table()
+    shared = table.shared
+    hbm, fixed = shared["hbm_read"], shared["decode_fixed_s"]
     hbm_rate = tp * hardware.gpu.hbm_bytes_per_s.value * hbm.value
     compute, peak = hardware.gpu.peak_flops(weight_dtype)
-    gemm = load_efficiency(hardware.gpu.family).gemm[compute]
-    used = [hbm, fixed, gemm]
-    fixed_s = fixed.value
+    gemm = table.family(hardware.gpu.family).gemm[compute]
+    per_layer = shared["decode_layer_s"]
+    used = [hbm, fixed, gemm, per_layer]
+    fixed_s = fixed.value + per_layer.value * llm.layers
     if llm.is_moe:
-        moe = shared_constant("moe_layer_s")
+        moe = shared["moe_layer_s"]
         fixed_s += moe.value * llm.layers
         used.append(moe)
     if tp > 1:
-        allreduce = shared_constant("allreduce_decode_s")
+        allreduce = shared["allreduce_decode_s"]
         fixed_s += 2 * llm.layers * allreduce.value
         used.append(allreduce)
     return DecodeModel(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -25,11 +26,57 @@ class Efficiency:
     """New tokens per rank at which GEMMs reach half of their efficiency."""
 
 
+@dataclass(frozen=True)
+class EfficiencyTable:
+    """All efficiencies: those of data/efficiency.toml, or others that a fit tries."""
+
+    families: Mapping[str, Efficiency]
+    shared: Mapping[str, Constant]
+
+    def family(self, name: str) -> Efficiency:
+        """Efficiencies of a GPU family; a family without a row gets the assumed ones."""
+        return self.families.get(name) or replace(self.families["other"], family=name)
+
+    def allreduce(self, hardware: HardwareProfile, tp: int) -> tuple[Constant, float]:
+        """The efficiency of an all-reduce over `tp` ranks, and its rate in bytes/s.
+
+        Formula: algorithm rate = share x rate of the slowest link that the ring crosses.
+        """
+        if tp > hardware.gpus_per_node:
+            share = self.shared["allreduce_network"]
+            port = hardware.rdma.port.max_bytes_per_s.value
+            return share, share.value * port * hardware.rdma.ports_per_node.value
+        scaleup = hardware.gpu.scaleup_bytes_per_s
+        if scaleup is None:
+            share = self.shared["allreduce_pcie"]
+            return share, share.value * hardware.host_link.max_bytes_per_s.value
+        share = self.shared[f"allreduce_tp{2 if tp <= 2 else 4 if tp <= 4 else 8}"]
+        return share, share.value * scaleup.value
+
+
 @cache
+def efficiency_table() -> EfficiencyTable:
+    """The efficiencies of data/efficiency.toml."""
+    document = read_toml("efficiency.toml")
+    names = tuple(document["families"])
+    return EfficiencyTable(
+        families={name: _read_family(name) for name in names},
+        shared={name: _read_shared(name) for name in document["shared"]},
+    )
+
+
 def load_efficiency(family: str) -> Efficiency:
     """Efficiencies of a GPU family; a family without a row gets the assumed ones."""
+    return efficiency_table().family(family)
+
+
+def shared_constant(name: str) -> Constant:
+    """A constant of all GPU families."""
+    return efficiency_table().shared[name]
+
+
+def _read_family(name: str) -> Efficiency:
     families = read_toml("efficiency.toml")["families"]
-    name = family if family in families else "other"
     entry = families[name]
     source = _source(str(entry["source"]))
 
@@ -39,45 +86,26 @@ def load_efficiency(family: str) -> Efficiency:
             raise ValueError(f"efficiency.{name}.{key} is not a table")
         text, as_of = source if key in entry else _source("none")
         return read_constant(
-            raw, id=f"efficiency.{family}.{key}", unit=unit, title=title, source=text, as_of=as_of
+            raw, id=f"efficiency.{name}.{key}", unit=unit, title=title, source=text, as_of=as_of
         )
 
     return Efficiency(
-        family=family,
+        family=name,
         gemm={
-            dtype: read(f"gemm_{dtype}", "ratio", f"{family}: attainable share of the {dtype} peak")
+            dtype: read(f"gemm_{dtype}", "ratio", f"{name}: attainable share of the {dtype} peak")
             for dtype in ("bf16", "fp8", "fp4")
         },
-        attention=read("attention", "ratio", f"{family}: share of the bf16 peak in attention"),
+        attention=read("attention", "ratio", f"{name}: share of the bf16 peak in attention"),
         half_tokens=read(
-            "half_tokens", "tokens/rank", f"{family}: tokens at half of the GEMM efficiency"
+            "half_tokens", "tokens/rank", f"{name}: tokens at half of the GEMM efficiency"
         ),
     )
 
 
-@cache
-def shared_constant(name: str) -> Constant:
-    """A constant of all GPU families."""
+def _read_shared(name: str) -> Constant:
     entry = read_toml("efficiency.toml")["shared"][name]
     text, as_of = _source(str(entry["source"]))
     return read_constant({**entry, "source": text}, id=f"efficiency.{name}", as_of=as_of)
-
-
-def allreduce_constant(hardware: HardwareProfile, tp: int) -> tuple[Constant, float]:
-    """The efficiency of an all-reduce over `tp` ranks, and its rate in bytes/s.
-
-    Formula: algorithm rate = share x rate of the slowest link that the ring crosses.
-    """
-    if tp > hardware.gpus_per_node:
-        share = shared_constant("allreduce_network")
-        port = hardware.rdma.port.max_bytes_per_s.value
-        return share, share.value * port * hardware.rdma.ports_per_node.value
-    scaleup = hardware.gpu.scaleup_bytes_per_s
-    if scaleup is None:
-        share = shared_constant("allreduce_pcie")
-        return share, share.value * hardware.host_link.max_bytes_per_s.value
-    share = shared_constant(f"allreduce_tp{2 if tp <= 2 else 4 if tp <= 4 else 8}")
-    return share, share.value * scaleup.value
 
 
 def _source(key: str) -> tuple[str, str]:

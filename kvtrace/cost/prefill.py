@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvtrace.cost.dtypes import weight_element_bytes
-from kvtrace.cost.efficiency import allreduce_constant, load_efficiency, shared_constant
+from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.hardware import HardwareProfile
 from kvtrace.cost.llm import LlmShape, attended_pairs
@@ -23,19 +23,24 @@ _ACTIVATION_BYTES = 2.0
 class PrefillModel:
     """Prefill seconds of one instance, with all coefficients worked out beforehand.
 
-    Formula: fixed + token_s n + max(gemm, weights) + max(attention, KV read) + all-reduce
+    Formula: fixed + host n + max(gemm, weights) + max(attention, KV read) + traffic
         gemm      = 2 P_active (n + n_half) / (tp peak eff)     (efficiency saturates with n)
         weights   = min(P, P_active n) bytes / (tp HBM rate)
         attention = sum c_g pairs_g(n, p) / (tp bf16 peak eff)
         KV read   = p bytes_per_token / (tp HBM rate)
-        all-reduce = 2 layers n hidden 2 B / rate(tp)
+        traffic   = layers n hidden 2 B (passes / HBM rate + 2 / all-reduce rate(tp))
     Assumes: one request at a time, unchunked (`kvtrace.cost.step` prices what shares a step); see
     docs/model/cost.md for the range of validity.
     """
 
-    fixed_s: float
-    token_s: float
-    """Host and all-reduce seconds per new token."""
+    host_s: float
+    """Host seconds of a prefill, whatever its length."""
+    launch_s: float
+    """Fixed seconds of the all-reduces."""
+    host_token_s: float
+    """Host seconds per new token."""
+    traffic_token_s: float
+    """Element-wise and all-reduce seconds per new token."""
     gemm_fixed_s: float
     gemm_token_s: float
     weights_all_s: float
@@ -44,6 +49,21 @@ class PrefillModel:
     """(Seconds per pair, window) of each KV group."""
     kv_read_token_s: float
     evidence: tuple[Constant, ...]
+
+    @property
+    def fixed_s(self) -> float:
+        """Seconds of a prefill of no token."""
+        return self.host_s + self.launch_s
+
+    @property
+    def token_s(self) -> float:
+        """Seconds per new token besides GEMM and attention."""
+        return self.host_token_s + self.traffic_token_s
+
+    def kernels_s(self, new_tokens: float, cached_tokens: float) -> float:
+        """Seconds of the GPU's kernels alone, the host left out."""
+        whole = self.prefill_s(float(new_tokens), float(cached_tokens))
+        return whole - self.host_s - self.host_token_s * new_tokens if new_tokens > 0 else 0.0
 
     @overload
     def prefill_s(self, new_tokens: float, cached_tokens: float) -> float: ...
@@ -109,38 +129,49 @@ class PrefillModel:
 
 
 def build_prefill(
-    llm: LlmShape, hardware: HardwareProfile, *, tp: int, weight_dtype: str, kv_dtype: str
+    llm: LlmShape,
+    hardware: HardwareProfile,
+    *,
+    tp: int,
+    weight_dtype: str,
+    kv_dtype: str,
+    table: EfficiencyTable | None = None,
 ) -> PrefillModel:
-    """The prefill model of one instance.
+    """The prefill model of one instance; a null `table` is that of data/efficiency.toml.
 
     Raises:
         ModelError: the FLOPs of the LLM are not known.
     """
     active, terms = llm.require_flops()
-    efficiency = load_efficiency(hardware.gpu.family)
+    table = table or efficiency_table()
+    efficiency, shared = table.family(hardware.gpu.family), table.shared
     compute, peak = hardware.gpu.peak_flops(weight_dtype)
-    gemm, moe = efficiency.gemm[compute], shared_constant("moe_gemm")
+    gemm, moe = efficiency.gemm[compute], shared["moe_gemm"]
     gemm_rate = tp * peak * gemm.value * (moe.value if llm.is_moe else 1.0)
     half = efficiency.half_tokens.value * tp * (llm.sparsity if llm.is_moe else 1.0)
-    hbm = shared_constant("hbm_read")
-    hbm_rate = tp * hardware.gpu.hbm_bytes_per_s.value * hbm.value
+    hbm = shared["hbm_read"]
+    rank_hbm_rate = hardware.gpu.hbm_bytes_per_s.value * hbm.value
+    hbm_rate = tp * rank_hbm_rate
     weight_bytes = weight_element_bytes(weight_dtype)
     attention_rate = tp * hardware.gpu.bf16_flops.value * efficiency.attention.value
-    fixed, per_layer = shared_constant("prefill_fixed_s"), shared_constant("prefill_layer_s")
-    host = shared_constant("prefill_token_s")
-    used = [gemm, efficiency.attention, efficiency.half_tokens, hbm, fixed, per_layer, host]
-    fixed_s, token_s = fixed.value + per_layer.value * llm.layers, host.value
+    fixed, per_layer = shared["prefill_fixed_s"], shared["prefill_layer_s"]
+    host, passes = shared["prefill_token_s"], shared["elementwise_passes"]
+    used = [gemm, efficiency.attention, efficiency.half_tokens, hbm, fixed, per_layer, host, passes]
     if llm.is_moe:
         used.append(moe)
+    residual_bytes = llm.layers * llm.hidden * _ACTIVATION_BYTES
+    traffic_s, launch_s = residual_bytes * passes.value / rank_hbm_rate, 0.0
     if tp > 1:
-        share, rate = allreduce_constant(hardware, tp)
-        start = shared_constant("allreduce_prefill_s")
-        token_s += 2 * llm.layers * llm.hidden * _ACTIVATION_BYTES / rate
-        fixed_s += 2 * llm.layers * start.value
+        share, rate = table.allreduce(hardware, tp)
+        start = shared["allreduce_prefill_s"]
+        traffic_s += 2 * residual_bytes / rate
+        launch_s = 2 * llm.layers * start.value
         used += [share, start]
     return PrefillModel(
-        fixed_s=fixed_s,
-        token_s=token_s,
+        host_s=fixed.value + per_layer.value * llm.layers,
+        launch_s=launch_s,
+        host_token_s=host.value,
+        traffic_token_s=traffic_s,
         gemm_fixed_s=2.0 * active * half / gemm_rate,
         gemm_token_s=2.0 * active / gemm_rate,
         weights_all_s=llm.nonembed_parameters * weight_bytes / hbm_rate,

@@ -1,0 +1,82 @@
+"""Predictions of prefill and decode."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvtrace.cost.validation.bench import Bench
+from kvtrace.cost.validation.quantities import unit_of, written_in
+from kvtrace.cost.validation.routes import CannotPredictError
+
+_LONG_CONTEXT: Final = 1e6
+"""Beyond all windows."""
+_PROMPT_TOKENS: Final = 4096
+"""Prompt of a throughput run that does not say."""
+
+
+def prefill_time(bench: Bench) -> float:
+    """Seconds to the first token, or of the kernels alone for sums of measured kernels."""
+    if unit_of(bench.point.unit)[0] == "tokens_per_s":
+        return prefill_throughput(bench)
+    new, cached = bench.new_tokens, bench.cached_tokens
+    if bench.point.kind == "prefill_composed" or "kernel" in bench.point.metric:
+        seconds = bench.prefill.kernels_s(new, cached)
+    else:
+        seconds = served_ttft_s(bench, new, cached)
+    return written_in(bench.point.unit, "seconds", seconds)
+
+
+def served_ttft_s(bench: Bench, new_tokens: float, cached_tokens: float) -> float:
+    """TTFT of a closed loop of `batch` requests: alone, and what others' prefills add.
+
+    Formula: S + (B - 1) S / C * S / 2, C the seconds of a whole request: a request arrives while
+    one of the others is prefilled with probability S / C each, and waits for half of it.
+    """
+    alone = bench.ttft_s(new_tokens, cached_tokens)
+    if bench.batch == 1:
+        return alone
+    engine = bench.engine_s(new_tokens, cached_tokens)
+    context = bench.batch * (new_tokens + cached_tokens + bench.output_tokens / 2)
+    cycle = alone + bench.output_tokens * bench.decode.step_s(bench.batch, context)
+    return alone + (bench.batch - 1) * engine / cycle * engine / 2
+
+
+def batched_prefill_s(bench: Bench, new_tokens: float, cached_tokens: float) -> float:
+    """GPU seconds of one prompt among many: what a prefill pays once is shared."""
+    model = bench.prefill
+    tokens = model.tokens_s(new_tokens, is_start=False) if new_tokens else 0.0
+    return tokens + model.attention_s(new_tokens, cached_tokens)
+
+
+def prefill_throughput(bench: Bench) -> float:
+    """Prompt tokens a second of a saturated instance, a GPU of it, or a node of such."""
+    point, metric = bench.point, bench.point.metric.lower()
+    new = point.new_tokens or _PROMPT_TOKENS
+    rate = new / batched_prefill_s(bench, new, bench.cached_tokens)
+    if "gpu" in metric.split("_"):
+        rate /= bench.tp
+    return written_in(point.unit, "tokens_per_s", rate)
+
+
+def decode(bench: Bench) -> float:
+    """Seconds of a step: its slope, its intercept, or with its batch and context."""
+    point, metric = bench.point, bench.point.metric.lower()
+    model, dimension = bench.decode, unit_of(bench.point.unit)[0]
+    if dimension == "s_per_token":
+        slope = model.kv_s(1, _LONG_CONTEXT + 1) - model.kv_s(1, _LONG_CONTEXT)
+        return written_in(point.unit, dimension, slope)
+    if "intercept" in metric:
+        return written_in(point.unit, "seconds", model.step_s(1, 0))
+    context = bench.cached_tokens
+    if not context:
+        raise CannotPredictError("the context is not in the row")
+    is_run = "tpot" in metric or bench.batch > 1
+    mean_context = context + (bench.output_tokens / 2 if is_run else 0)
+    seconds = model.step_s(bench.batch, bench.batch * mean_context)
+    if is_run:
+        others = (bench.batch - 1) * batched_prefill_s(bench, context, 0)
+        seconds += others / bench.output_tokens
+    if dimension == "tokens_per_s":
+        shared = 1 if "user" in metric else bench.batch
+        return written_in(point.unit, dimension, shared / seconds)
+    return written_in(point.unit, "seconds", seconds)

@@ -1,0 +1,37 @@
+"""Predictions of whole runs, where a closed form says enough."""
+
+from __future__ import annotations
+
+from kvtrace.cost.validation.bench import Bench
+from kvtrace.cost.validation.compute import batched_prefill_s
+from kvtrace.cost.validation.quantities import written_in
+from kvtrace.cost.validation.routes import CannotPredictError
+
+
+def throughput(bench: Bench) -> float:
+    """Prompt tokens a second of a saturated instance whose requests hit in part.
+
+    Formula: (new + cached) / (batched prefill of new + move of cached): copies and kernels share
+    the GPU, so their seconds add.
+    """
+    new, cached = bench.point.new_tokens or 0, bench.cached_tokens
+    if not new + cached:
+        raise CannotPredictError("no tokens")
+    seconds = batched_prefill_s(bench, new, cached) if new else 0.0
+    if cached:
+        seconds += bench.route.bytes_per_s and (bench.moved_bytes(cached) / bench.route.bytes_per_s)
+    return written_in(bench.point.unit, "tokens_per_s", (new + cached) / seconds)
+
+
+def ttft(bench: Bench) -> float:
+    """Never: a mean TTFT of a run is one of its queue."""
+    raise CannotPredictError(
+        f"`{bench.point.metric}` is a mean over a queue, which a replay of the run would give"
+    )
+
+
+def hit(bench: Bench) -> float:
+    """Never: hits follow from the requests, not from the hardware."""
+    raise CannotPredictError(
+        f"`{bench.point.metric}` follows from the order of requests, which is not in the row"
+    )
