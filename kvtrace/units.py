@@ -141,11 +141,11 @@ def parse_duration_ns(text: str) -> int:
     return round(number * _DURATION_NS[unit])
 
 
-def format_bytes(value: float) -> str:
-    """Capacity for a person: `1.5 GiB`."""
+def format_bytes(value: float, *, digits: int = 4) -> str:
+    """Capacity for a person, to so many significant digits: `1.5 GiB`."""
     for unit, size in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(value) >= size:
-            return f"{value / size:,.4g} {unit}"
+            return f"{value / size:,.{digits}g} {unit}"
     return f"{value:,.0f} B"
 
 
@@ -160,6 +160,14 @@ def format_traffic(value: float) -> str:
 def format_rate(bytes_per_s: float) -> str:
     """A rate for a person: `51.2 GB/s` (powers of ten)."""
     return f"{format_traffic(bytes_per_s)}/s"
+
+
+def format_flops(flops: float) -> str:
+    """An amount of arithmetic for a person: `274 TFLOP`."""
+    for unit, size in (("EFLOP", 10**18), ("PFLOP", 10**15), ("TFLOP", TB), ("GFLOP", GB)):
+        if abs(flops) >= size:
+            return f"{flops / size:,.4g} {unit}"
+    return f"{flops:,.0f} FLOP"
 
 
 def format_seconds(seconds: float) -> str:

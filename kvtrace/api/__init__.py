@@ -1,6 +1,7 @@
 """The verbs of kvtrace for Python: `analyze`, `ingest`, `query`, `replay`, `report`, …"""
 
 from kvtrace.api.describequery import QueryDescription
+from kvtrace.api.llm import LlmListing, LlmSheet, llm
 from kvtrace.api.policies import PoliciesOutcome, policies
 from kvtrace.api.pooling import PoolingOutcome, pooling
 from kvtrace.api.queries import (
@@ -38,6 +39,8 @@ __all__ = [
     "Audit",
     "FormatListing",
     "IngestOutcome",
+    "LlmListing",
+    "LlmSheet",
     "PoliciesOutcome",
     "PoolingOutcome",
     "QueryDescription",
@@ -53,6 +56,7 @@ __all__ = [
     "ingest",
     "is_dataset",
     "list_queries",
+    "llm",
     "open_dataset",
     "policies",
     "pooling",

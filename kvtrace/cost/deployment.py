@@ -9,6 +9,7 @@ from functools import cached_property
 
 from kvtrace.cost.decode import DecodeModel, build_decode
 from kvtrace.cost.dtypes import normalise_dtype
+from kvtrace.cost.efficiency import EfficiencyTable
 from kvtrace.cost.evidence import Constant, EvidenceKind
 from kvtrace.cost.hardware import Gpu, HardwareProfile, load_hardware
 from kvtrace.cost.llm import LlmShape, load_llm
@@ -34,6 +35,8 @@ class Deployment:
     kv_dtype: str
     measured_kv_tokens: int | None = None
     """KV capacity of the instance as its engine printed it at start-up; null: computed."""
+    efficiencies: EfficiencyTable | None = None
+    """What engines reach of the peaks; null: data/efficiency.toml."""
 
     def __post_init__(self) -> None:
         if self.tp < 1:
@@ -54,6 +57,7 @@ class Deployment:
             tp=self.tp,
             weight_dtype=self.weight_dtype,
             kv_dtype=self.kv_dtype,
+            table=self.efficiencies,
         )
 
     @cached_property
@@ -69,6 +73,7 @@ class Deployment:
             tp=self.tp,
             weight_dtype=self.weight_dtype,
             kv_dtype=self.kv_dtype,
+            table=self.efficiencies,
         )
 
     @property
@@ -173,9 +178,7 @@ class Deployment:
             memory,
             *(path.evidence for path in self.paths),
         ]
-        if self.llm.active_nonembed_parameters is not None and all(
-            group.pair_flops is not None for group in self.llm.groups
-        ):
+        if self.llm.knows_flops:
             groups += [self.prefill.evidence, self.decode.evidence]
         seen: dict[str, Constant] = {}
         for group in groups:

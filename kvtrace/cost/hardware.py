@@ -42,6 +42,18 @@ class Gpu:
     """NVLink or its like, a direction; null without one."""
     tdp_watts: float
 
+    def constants(self) -> tuple[Constant, ...]:
+        """All numbers with evidence; a peak that the GPU lacks is left out."""
+        known = (
+            self.bf16_flops,
+            self.fp8_flops,
+            self.fp4_flops,
+            self.hbm_bytes,
+            self.hbm_bytes_per_s,
+            self.scaleup_bytes_per_s,
+        )
+        return tuple(constant for constant in known if constant is not None)
+
     def peak_flops(self, weight_dtype: str) -> tuple[str, float]:
         """The compute format of `weight_dtype` here, and its dense peak in FLOP/s."""
         fp8 = None if self.fp8_flops is None else self.fp8_flops.value
@@ -94,6 +106,9 @@ class HardwareProfile:
     topology: Topology
     tiers: tuple[StorageTier, ...]
     """Stores below host memory: the built-in ones, and what a user's file overrides or adds."""
+    pool_nvme_tier: str
+    """The drive of a pool node with flash."""
+    pool_nvme_per_node: Constant
     gpu_usd_per_hour: Constant
 
     def with_link_speed(self, factor: float) -> HardwareProfile:
@@ -212,7 +227,28 @@ def _built_in(name: str) -> HardwareProfile:
         host=row["host"],
         topology=read_topology(host, row["host"]),
         tiers=tuple(load_tier(tier) for tier in list_tiers()),
+        pool_nvme_tier=str(_pool_node()["nvme_tier"]),
+        pool_nvme_per_node=_pool_drives(),
         gpu_usd_per_hour=_gpu_price(name),
+    )
+
+
+def _pool_node() -> dict[str, object]:
+    return read_toml("storage.toml")["pool_nodes"]["ssd"]
+
+
+def _pool_drives() -> Constant:
+    entry = _pool_node()
+    drives = entry["nvme_per_node"]
+    if not isinstance(drives, dict):
+        raise ValueError("storage.toml: pool_nodes.ssd.nvme_per_node is not a table")
+    return read_constant(
+        drives,
+        id="pool_nodes.ssd.nvme_per_node",
+        unit="drives",
+        title="NVMe drives of a pool node",
+        source=str(entry["source"]),
+        as_of=str(entry["as_of"]),
     )
 
 

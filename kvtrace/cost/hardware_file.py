@@ -31,6 +31,10 @@ tier = "nvme_gen5_x4"
 drives = 4
 rate = "12GB/s"
 
+[pool]
+nvme_tier = "nvme_gen4_x4"
+drives = 12
+
 [storage.our_appliance]
 title = "our appliance"
 medium = "dfs"
@@ -71,7 +75,7 @@ from kvtrace.units import NS_PER_S, parse_bytes, parse_duration_ns, parse_flops,
 
 _TOP: Final = ("gpu", "name", "family", "gpus_per_node", "hbm", "hbm_rate", "bf16", "fp8", "fp4",
                "scaleup", "gpu_usd_per_hour", "host_link", "tcp", "rdma", "dram", "topology",
-               "nvme", "storage", "moves")  # fmt: skip
+               "nvme", "pool", "storage", "moves")  # fmt: skip
 _HOST_LINK: Final = ("link", "rate", "latency")
 _NETWORK: Final = ("port", "rate", "ports_per_node", "latency", "setup")
 _DRAM: Final = ("size", "idle_share", "read", "write")

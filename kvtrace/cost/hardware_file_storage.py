@@ -15,11 +15,12 @@ from kvtrace.units import NS_PER_S, parse_duration_ns, parse_rate
 
 _TOPOLOGY: Final = ("gpus_per_uplink", "numa_nodes", "nic_placement", "nvme_placement")
 _NVME: Final = ("tier", "drives", "rate", "write", "first_byte")
+_POOL: Final = ("nvme_tier", "drives")
 _STORE: Final = ("title", "medium", "rate_per", "read", "write", "first_byte")
 
 
 def with_topology(profile: HardwareProfile, document: TomlReader) -> HardwareProfile:
-    """The profile with what `[topology]` and `[nvme]` state.
+    """The profile with what `[topology]`, `[nvme]` and `[pool]` state.
 
     Raises:
         UsageError: an unknown key, tier or placement, or a value without a clear unit.
@@ -39,7 +40,15 @@ def with_topology(profile: HardwareProfile, document: TomlReader) -> HardwarePro
     )
     changed = _overridden(chosen, drives, "rate")
     tiers = tuple(changed if one.tier == changed.tier else one for one in profile.tiers)
-    return replace(profile, topology=topology, tiers=tiers)
+    pool = document.section("pool", _POOL)
+    pool_tier = profile.tier(pool.word("nvme_tier") or profile.pool_nvme_tier)
+    return replace(
+        profile,
+        topology=topology,
+        tiers=tiers,
+        pool_nvme_tier=pool_tier.tier,
+        pool_nvme_per_node=pool.given(profile.pool_nvme_per_node, pool.whole("drives")),
+    )
 
 
 def with_storage(profile: HardwareProfile, document: TomlReader) -> HardwareProfile:

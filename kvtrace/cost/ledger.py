@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.transfer import MovePath, PathId
+from kvtrace.cost.transfer import MovePath
 from kvtrace.errors import UsageError
 
-LedgerVerdict = Literal["move_wins", "recompute_wins"]
+LedgerVerdict = Literal["move_wins", "recompute_wins", "nothing_to_move"]
+"""nothing_to_move: the hit ends before the first checkpoint of a recurrent state."""
 
 LEDGER_LENGTHS: Final = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 _LONGEST_TOKENS: Final = 1 << 21
@@ -25,16 +26,27 @@ _LONGEST_TOKENS: Final = 1 << 21
 class PathLedger:
     """One path's account of moving the cached part instead of recomputing it."""
 
-    path_id: PathId
+    path_id: str
     lookup_s: float
     pull_s: float
     load_s: float
     move_s: float
+    """lookup + pull + load: what the request stalls where nothing hides it."""
+    stall_layerwise_s: float
+    """What is left of the move where layers are loaded while those before them are computed.
+
+    Formula: lookup + d + (L - 1) max(c, d) + c - prefill of the new tokens, d = (pull + load) / L,
+    c = prefill of the new tokens / L.
+    """
     ttft_change_s: float
     """move - recompute; below zero the hit is faster."""
+    gpu_seconds_freed_sync: float
+    """(recompute - move) x GPUs, where the GPUs wait for the move; below zero they are lost."""
     verdict: LedgerVerdict
     path_bytes_per_s: float
     """What the path gives, all ranks together, without its fixed seconds."""
+    fixed_s: float
+    """Seconds of the path for no byte."""
     break_even_bytes_per_s: float | None
     """Rate of the path above which the move wins; null where no rate is enough."""
     break_even_tokens: int | None
@@ -47,10 +59,12 @@ class Ledger:
 
     tokens: int
     cached_tokens: int
+    reusable_tokens: int
+    """Of the cached ones, down to the last checkpoint where layers keep a state: these move."""
     kv_bytes: int
     """Moved, over all ranks, replication included."""
     recompute_s: float
-    """Prefill seconds that the cached part saves: prefill(all, 0) - prefill(new, cached)."""
+    """Prefill seconds that the hit saves: prefill(all, 0) - prefill(new, reusable)."""
     prefill_full_s: float
     prefill_new_s: float
     gpu_seconds_freed: float
@@ -72,14 +86,24 @@ class LedgerTable:
     recompute_s: NDArray[np.float64]
     prefill_full_s: NDArray[np.float64]
     prefill_new_s: NDArray[np.float64]
-    break_even_bytes_per_s: Mapping[PathId, NDArray[np.float64]]
+    break_even_bytes_per_s: Mapping[str, NDArray[np.float64]]
     """NaN where no rate is enough."""
-    move_s: Mapping[PathId, NDArray[np.float64]]
+    move_s: Mapping[str, NDArray[np.float64]]
     rows: tuple[Ledger, ...]
 
 
-def build_ledger(deployment: Deployment, *, tokens: int, cached_tokens: int) -> Ledger:
-    """The account of one request, for every path.
+def build_ledger(
+    deployment: Deployment,
+    *,
+    tokens: int,
+    cached_tokens: int,
+    paths: Sequence[MovePath] | None = None,
+    block_size_tokens: int | None = None,
+    has_lengths: bool = True,
+) -> Ledger:
+    """The account of one request, for every path (those of the deployment unless told).
+
+    `has_lengths` False leaves break-even lengths out, which take a search.
 
     Raises:
         UsageError: not 0 < cached_tokens < tokens; the last token is always computed.
@@ -91,29 +115,28 @@ def build_ledger(deployment: Deployment, *, tokens: int, cached_tokens: int) -> 
             cause="at least the last prompt token is computed",
             hint=f"use 1 to {max(tokens - 1, 1)} cached tokens",
         )
+    reusable = deployment.llm.reusable_tokens(cached_tokens, kv_dtype=deployment.kv_dtype)
     full_s = deployment.prefill.prefill_s(float(tokens), 0.0)
-    new_s = deployment.prefill.prefill_s(float(tokens - cached_tokens), float(cached_tokens))
-    recompute_s = full_s - new_s
-    kv_bytes = deployment.kv_bytes(cached_tokens)
-    paths = tuple(
-        _path_ledger(
-            deployment,
-            path,
-            kv_bytes=kv_bytes,
-            recompute_s=recompute_s,
-            new_tokens=tokens - cached_tokens,
-        )
-        for path in deployment.paths
+    new_s = deployment.prefill.prefill_s(float(tokens - reusable), float(reusable))
+    account = _Account(
+        deployment=deployment,
+        new_tokens=tokens - cached_tokens,
+        kv_bytes=deployment.kv_bytes(reusable, block_size_tokens=block_size_tokens),
+        recompute_s=full_s - new_s,
+        prefill_new_s=new_s,
+        has_lengths=has_lengths,
     )
+    chosen = deployment.paths if paths is None else paths
     return Ledger(
         tokens=tokens,
         cached_tokens=cached_tokens,
-        kv_bytes=kv_bytes,
-        recompute_s=recompute_s,
+        reusable_tokens=reusable,
+        kv_bytes=account.kv_bytes,
+        recompute_s=account.recompute_s,
         prefill_full_s=full_s,
         prefill_new_s=new_s,
-        gpu_seconds_freed=recompute_s * deployment.gpus,
-        paths=paths,
+        gpu_seconds_freed=account.recompute_s * deployment.gpus,
+        paths=tuple(_path_ledger(account, path) for path in chosen),
     )
 
 
@@ -121,17 +144,23 @@ def ledger_table(
     deployment: Deployment,
     lengths: Sequence[int] = LEDGER_LENGTHS,
     cached_share: float = 0.95,
+    *,
+    paths: Sequence[MovePath] | None = None,
+    block_size_tokens: int | None = None,
 ) -> LedgerTable:
     """The ledger over prompt lengths with the same cached share (rounded down, at least 1)."""
+    chosen = deployment.paths if paths is None else paths
     rows = tuple(
         build_ledger(
             deployment,
             tokens=tokens,
             cached_tokens=min(tokens - 1, max(1, int(tokens * cached_share))),
+            paths=chosen,
+            block_size_tokens=block_size_tokens,
         )
         for tokens in lengths
     )
-    ids = [path.path_id for path in deployment.paths]
+    ids = [str(path.path_id) for path in chosen]
 
     def column(value: Callable[[Ledger], float]) -> NDArray[np.float64]:
         return np.array([value(row) for row in rows], dtype=np.float64)
@@ -174,11 +203,15 @@ def break_even_tokens(deployment: Deployment, path: MovePath, *, new_tokens: int
     2 097 152 tokens.
     Assumes: the gain changes sign once per octave at most.
     """
+    llm, kv_dtype = deployment.llm, deployment.kv_dtype
 
     def gain_s(cached: int) -> float:
+        reusable = llm.reusable_tokens(cached, kv_dtype=kv_dtype)
+        if reusable == 0:
+            return 0.0
         full = deployment.prefill.prefill_s(float(new_tokens + cached), 0.0)
-        new = deployment.prefill.prefill_s(float(new_tokens), float(cached))
-        return full - new - path.move_s(deployment.kv_bytes(cached))
+        new = deployment.prefill.prefill_s(float(new_tokens + cached - reusable), float(reusable))
+        return full - new - path.move_s(deployment.kv_bytes(reusable))
 
     below, above = 0, 1
     while gain_s(above) <= 0:
@@ -191,30 +224,63 @@ def break_even_tokens(deployment: Deployment, path: MovePath, *, new_tokens: int
     return above
 
 
-def _path_ledger(
-    deployment: Deployment,
-    path: MovePath,
-    *,
-    kv_bytes: int,
-    recompute_s: float,
-    new_tokens: int,
-) -> PathLedger:
-    times = path.stage_times(kv_bytes)
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """What all paths of one request have in common."""
+
+    deployment: Deployment
+    new_tokens: int
+    kv_bytes: int
+    recompute_s: float
+    prefill_new_s: float
+    has_lengths: bool
+
+
+def _path_ledger(account: _Account, path: MovePath) -> PathLedger:
+    deployment, recompute_s = account.deployment, account.recompute_s
+    has_move = account.kv_bytes > 0
+    none = {"lookup": path.lookup_s, "pull": 0.0, "load": 0.0}
+    times = path.stage_times(account.kv_bytes) if has_move else none
     move_s = math.fsum(times.values())
+    wins: LedgerVerdict = "move_wins" if move_s < recompute_s else "recompute_wins"
     return PathLedger(
         path_id=path.path_id,
         lookup_s=times["lookup"],
         pull_s=times["pull"],
         load_s=times["load"],
         move_s=move_s,
-        ttft_change_s=move_s - recompute_s,
-        verdict="move_wins" if move_s < recompute_s else "recompute_wins",
-        path_bytes_per_s=path.bytes_per_s,
-        break_even_bytes_per_s=break_even_bytes_per_s(
-            kv_bytes=kv_bytes, recompute_s=recompute_s, fixed_s=path.fixed_s
+        stall_layerwise_s=stall_layerwise_s(
+            lookup_s=times["lookup"],
+            transfer_s=times["pull"] + times["load"],
+            prefill_s=account.prefill_new_s,
+            layers=deployment.llm.layers,
         ),
-        break_even_tokens=break_even_tokens(deployment, path, new_tokens=new_tokens),
+        ttft_change_s=move_s - recompute_s,
+        gpu_seconds_freed_sync=(recompute_s - move_s) * deployment.gpus,
+        verdict=wins if has_move else "nothing_to_move",
+        path_bytes_per_s=path.bytes_per_s,
+        fixed_s=path.fixed_s,
+        break_even_bytes_per_s=break_even_bytes_per_s(
+            kv_bytes=account.kv_bytes, recompute_s=recompute_s, fixed_s=path.fixed_s
+        )
+        if has_move
+        else None,
+        break_even_tokens=break_even_tokens(deployment, path, new_tokens=account.new_tokens)
+        if account.has_lengths
+        else None,
     )
+
+
+def stall_layerwise_s(
+    *, lookup_s: float, transfer_s: float, prefill_s: float, layers: int
+) -> float:
+    """What a request waits beyond its prefill where each layer's load hides behind the last one's.
+
+    Formula: lookup + d + (L - 1) max(c, d) + c - L c, with d = transfer / L, c = prefill / L.
+    Assumes: the fixed seconds of the transfer spread over the layers as its bytes do.
+    """
+    moved, computed = transfer_s / layers, prefill_s / layers
+    return lookup_s + moved + (layers - 1) * (max(computed, moved) - computed)
 
 
 def _or_nan(value: float | None) -> float:

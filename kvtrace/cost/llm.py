@@ -62,6 +62,13 @@ class LlmShape:
             return self.parameters
         return self.parameters - (self.active_parameters - self.active_nonembed_parameters)
 
+    @property
+    def knows_flops(self) -> bool:
+        """Whether the FLOPs of a prefill are known."""
+        return self.active_nonembed_parameters is not None and all(
+            group.pair_flops is not None for group in self.groups
+        )
+
     def kv_bytes_per_token(self, kv_dtype: str = "bf16", tp: int = 1) -> float:
         """Bytes that one more token adds beyond all windows, over all ranks.
 

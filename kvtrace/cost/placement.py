@@ -1,0 +1,72 @@
+"""Where the KV of one sequence lies: ranks, stages, copies, and the fullest rank."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kvtrace.cost.kv_group import KvGroup
+from kvtrace.cost.llm import LlmShape
+from kvtrace.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class KvPlacement:
+    """How the ranks of an instance share the KV of one sequence."""
+
+    tp: int = 1
+    """Tensor-parallel ranks."""
+    pp: int = 1
+    """Pipeline stages; each holds a part of the layers."""
+    has_dp_attention: bool = False
+    """Attention is data-parallel: a sequence's KV lies whole on one rank of each stage."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("--tp", self.tp), ("--pp", self.pp)):
+            if value < 1:
+                raise UsageError("KVT-C063", f"`{name} {value}` is not above zero")
+
+    @property
+    def attention_tp(self) -> int:
+        """Ranks of a stage that hold KV of one sequence."""
+        return 1 if self.has_dp_attention else self.tp
+
+    @property
+    def ranks(self) -> int:
+        """GPUs of the instance."""
+        return self.tp * self.pp
+
+    def copies(self, group: KvGroup) -> float:
+        """Copies of each entry of a group."""
+        return group.replicas(self.attention_tp)
+
+    def bytes_all_ranks(
+        self, llm: LlmShape, tokens: int, *, kv_dtype: str, block_size_tokens: int | None = None
+    ) -> int:
+        """Bytes of the KV of `tokens` over all ranks, copies included."""
+        return llm.kv_bytes(
+            tokens, kv_dtype=kv_dtype, tp=self.attention_tp, block_size_tokens=block_size_tokens
+        )
+
+    def bytes_fullest_rank(
+        self, llm: LlmShape, tokens: int, *, kv_dtype: str, block_size_tokens: int | None = None
+    ) -> int:
+        """Bytes on the rank that holds most.
+
+        Formula: sum over groups of ceil(layers / pp) x tokens_g(n) x entry_bytes / min(tp, shards).
+        Assumes: the layers of each kind are spread evenly over the stages, and a state over ranks.
+        """
+        if tokens <= 0:
+            return 0
+        if block_size_tokens is not None:
+            tokens = -(-tokens // block_size_tokens) * block_size_tokens
+        total = math.fsum(
+            math.ceil(group.layers / self.pp)
+            * group.entry_bytes(kv_dtype)
+            / group.tokens_per_entry
+            / min(self.attention_tp, group.kv_shards)
+            * group.kept_tokens(tokens)
+            for group in llm.groups
+        )
+        stages = math.ceil(llm.recurrent_layers / self.pp) / max(llm.recurrent_layers, 1)
+        return math.ceil(total + llm.state_bytes * stages / self.attention_tp)
