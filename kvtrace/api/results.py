@@ -214,7 +214,7 @@ class FormatListing:
 
 
 def _unsaid(what: str, flag: str) -> str:
-    return f"  does not say {what}; would: {flag}"
+    return f"  does not say {what}; it takes: {flag}"
 
 
 def _format_document(one: Format) -> dict[str, object]:
@@ -257,7 +257,7 @@ class Sniffed:
             if one.supplies:
                 lines.append(f"  gives: {', '.join(one.supplies)}")
             lines += map(_unsaid, one.missing, one.flags)
-        if any(one.format is None for one in self.files):
+        if any(one.format is None and one.may_be_mapped for one in self.files):
             lines.append(_MAPPING_HINT)
         return lines or ["there is no file to look at"]
 

@@ -18,7 +18,7 @@ class Capability(NamedTuple):
 
 
 CAPABILITIES: Final[dict[str, Capability]] = {
-    "requests": Capability("one row a request", ("request_key",)),
+    "requests": Capability("which requests there were, one by one", ("request_key",)),
     "arrivals": Capability("when requests arrived", ("arrived_at_ns",)),
     "prompt_tokens": Capability("prompt lengths", ("prompt_tokens",)),
     "output_tokens": Capability("output lengths", ("output_tokens",)),
@@ -32,11 +32,11 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "ttft": Capability("time to first token of a request", ("ttft_ns",)),
     "queue": Capability("queueing time of a request", ("queue_ns",)),
     "e2e": Capability("duration of a request", ("e2e_ns",)),
-    "moves": Capability("what moving KV really cost", ()),
+    "moves": Capability("what moving KV cost", ()),
     "hit_ratio": Capability("hit ratio over time", ()),
     "observation_times": Capability("when the observations were made", ()),
     "links": Capability("bytes on PCIe, NVLink and network ports", ()),
-    "production": Capability("production traffic (this is a benchmark)", ()),
+    "production": Capability("what production traffic does (this is a benchmark)", ()),
     "block_events": Capability("what the cache stored and removed", ()),
 }
 """The keys of `Format.missing`."""

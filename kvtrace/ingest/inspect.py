@@ -20,6 +20,8 @@ from kvtrace.ingest.sources import FileRead, grade_of
 from kvtrace.schema.manifest import Grade, Note
 from kvtrace.schema.tables import REQUESTS
 
+_NOT_TO_BE_MAPPED: Final = ("left out: ", "a Python pickle")
+"""How the reasons begin of files that were not looked into, and of programs."""
 _NO_SALT: Final = b"inspection stores no hash"
 _ORDER: Final[tuple[Grade, ...]] = ("A", "B", "C", "L")
 _HELPERS: Final = frozenset(
@@ -44,6 +46,11 @@ class Inspection(msgspec.Struct, kw_only=True):
     """Questions that it leaves open and another log or flag would answer."""
     flags: list[str]
     """For each missing question, what to switch on."""
+
+    @property
+    def may_be_mapped(self) -> bool:
+        """Whether a mapping might read it: it was looked into, and is no program."""
+        return not self.why.startswith(_NOT_TO_BE_MAPPED)
 
 
 def inspect_paths(

@@ -291,7 +291,7 @@ def _reason(parts: list[LogPart]) -> str:
     """Why a log was read as it was: whose lines it holds."""
     first, *others = parts
     also = ", ".join(f"{part.format.name} ({part.used:,})" for part in others)
-    said = f"{first.lines:,} lines are its own, {first.used:,} with data"
+    said = f"{first.lines:,} lines of this program, {first.used:,} of them with data"
     return f"{said}; also lines of {also}" if also else said
 
 

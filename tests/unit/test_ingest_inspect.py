@@ -40,7 +40,7 @@ def test_each_file_is_named_with_its_reason_and_grade(tmp_path: Path) -> None:
         (None, None),
     ]
     assert found["a.log"].confidence > 0.9
-    assert found["a.log"].why == "1 lines are its own, 1 with data"
+    assert found["a.log"].why == "1 lines of this program, 1 of them with data"
     assert "prefix_hit_ratio" in found["a.log"].supplies
     assert "block_keys" in found["b.jsonl"].supplies
     assert found["c.txt"].supplies == found["c.txt"].missing == found["c.txt"].flags == []

@@ -10,7 +10,7 @@ from kvtrace.errors import UsageError
 from kvtrace.ingest.mapping import load_mapping
 from kvtrace.ingest.mapping.parse import COUNT_FIELDS, FIELDS, unit_in_name
 from tests.conftest import REPO
-from tests.unit.mapped import mapping
+from tests.unit.mapped import json_lines, mapping, read
 
 TIME = '[time]\nfield = "ts"\n'
 
@@ -149,3 +149,18 @@ def test_every_key_is_documented() -> None:
             "chained", "scope", "tail", "prompt_includes_cached",
             "output_includes_reasoning"}  # fmt: skip
     assert sorted(key for key in keys if f"`{key}`" not in text) == []
+
+
+def test_a_column_that_is_there_and_empty_is_not_taken_for_a_misspelt_one() -> None:
+    text = '[fields]\nprompt_tokens = "p"\nturn = "turn"\nsession = "sesion"\n'
+    reading = read(
+        text.replace("sesion", "session"), b"p,turn,session\n" + b"5,,\n" * 3, name="log.csv"
+    )
+    (note,) = (one for one in reading.context.notes if one.code == "mapped_field_absent")
+    assert "`turn` (it is there, and empty)" in note.message
+    json_lined = read(
+        text, json_lines([{"p": 5, "turn": None, "session": "a"}] * 2), name="log.jsonl"
+    )
+    (note,) = (one for one in json_lined.context.notes if one.code == "mapped_field_absent")
+    assert "`turn` (it is there, and empty)" in note.message
+    assert "`sesion` (did you mean `session`?)" in note.message

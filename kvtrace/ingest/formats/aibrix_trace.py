@@ -121,7 +121,7 @@ FORMATS: tuple[Format, ...] = (
             "block_keys",
         ),
         missing={
-            "production": "a workload for a benchmark; logs of your own service",
+            "production": "logs of your own service",
             "cached_tokens": "usage logs with cached_tokens (vLLM: --enable-prompt-tokens-details)",
             "ttft": "request spans (vLLM: --otlp-traces-endpoint) or a gateway log",
             "reuse": "the prompts themselves: keep them in the workload",

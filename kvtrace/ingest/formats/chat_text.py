@@ -145,7 +145,7 @@ FORMATS: tuple[Format, ...] = (
             "arrivals": "a trace with times; a chat says at most when its last turn was",
             "cached_tokens": "usage logs with cached_tokens (vLLM: --enable-prompt-tokens-details)",
             "ttft": "request spans (vLLM: --otlp-traces-endpoint) or a gateway log",
-            "production": "chats of a data set; logs of your own service",
+            "production": "logs of your own service (these are chats of a data set)",
         },
         versions="ShareGPT (conversations of from and value), WildChat, LMSYS-Chat-1M",
         sniff=_sniff,

@@ -152,11 +152,12 @@ FORMATS: tuple[Format, ...] = (
         missing={
             "prompt_tokens": "a gateway that reads usage (Envoy AI Gateway, LiteLLM, Kong), or the"
             " engine's own request log (vLLM: --enable-log-requests)",
-            "output_tokens": "as prompt_tokens",
+            "output_tokens": "a gateway that reads usage, or the engine's own log (vLLM:"
+            " --enable-log-outputs)",
             "cached_tokens": "the engine's usage: vLLM --enable-prompt-tokens-details",
             "reuse": "block identity: the engines' KV events (--kv-events-config)",
-            "ttft": "$upstream_header_time is a lower bound; the engine's spans"
-            " (vLLM: --otlp-traces-endpoint)",
+            "ttft": "the engine's spans (vLLM: --otlp-traces-endpoint); $upstream_header_time"
+            " is only a lower bound",
             "sessions": "a gateway that logs a session header",
         },
         versions="nginx 1.27, variables of ngx_http_log_module and ngx_http_upstream_module",

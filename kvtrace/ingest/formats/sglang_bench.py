@@ -134,8 +134,8 @@ FORMATS: tuple[Format, ...] = (
             "status",
         ),
         missing={
-            "production": "this is benchmark traffic; the engine's own log of real"
-            " requests (--export-metrics-to-file --export-metrics-to-file-dir DIR)",
+            "production": "the engine's own log of real requests"
+            " (--export-metrics-to-file --export-metrics-to-file-dir DIR)",
             "cached_tokens": "a newer SGLang, and --enable-cache-report on the server",
             "arrivals": "--log-requests --log-requests-format json on the server",
             "reuse": "--kv-events-config"

@@ -138,7 +138,7 @@ FORMATS: tuple[Format, ...] = (
             "status",
         ),
         missing={
-            "production": "this is benchmark traffic; the engine's own log of real requests",
+            "production": "the engine's own log of real requests",
             "cached_tokens": "vLLM's log or /metrics of the same time"
             " (vllm:prefix_cache_hits_total)",
             "reuse": "vllm serve --kv-events-config"

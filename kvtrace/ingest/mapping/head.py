@@ -9,7 +9,7 @@ from typing import Final
 
 from kvtrace.ingest.contract import Framing
 from kvtrace.ingest.files.frame import FrameCounts, frame
-from kvtrace.ingest.mapping.names import close_names, flattened, is_name
+from kvtrace.ingest.mapping.names import close_names, flattened, is_name, spelled
 from kvtrace.ingest.mapping.spec import FieldRef, SourceSpec
 from kvtrace.ingest.mapping.values import Keys, opened, resolve, split_row
 from kvtrace.ingest.sniff import build_head, is_spread_json
@@ -33,9 +33,12 @@ class FileHead:
     """Where each record holds the list of its requests."""
 
     def meant(self, said: str) -> str:
-        """A question with the names that are spelled nearly like this one; else nothing."""
+        """That the name is there, or which ones are spelled nearly like it; else nothing."""
         header = [(one,) for one in self.header if is_name(one)]
-        close = close_names(said, header or flattened(self.examples))
+        known = header or [*flattened(self.examples)]
+        if any(spelled(keys) == said for keys in known):
+            return " (it is there, and empty)"
+        close = close_names(said, known)
         return f" (did you mean {' or '.join(f'`{one}`' for one in close)}?)" if close else ""
 
 

@@ -86,7 +86,10 @@ def _drop(row: Row, time: LineTime | None) -> None:
 def _guess(used: int, known: int, lines: int) -> Guess | None:
     if used:
         share = min(1.0, known / lines)
-        return Guess(0.6 + 0.35 * share, f"{known} of {lines} lines are its own, {used} with data")
+        return Guess(
+            0.6 + 0.35 * share,
+            f"{known} of {lines} lines are of this program, {used} of them with data",
+        )
     if known:
         return Guess(0.35 + 0.3 * known / lines, f"{known} of {lines} lines have its prefix")
     return None

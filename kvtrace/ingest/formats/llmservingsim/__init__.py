@@ -11,7 +11,7 @@ from kvtrace.ingest.formats.llmservingsim.requests import read_requests
 from kvtrace.ingest.formats.llmservingsim.results import RESULT_COLUMNS, read_results
 from kvtrace.ingest.values.cells import sniff_columns
 
-_PRODUCTION = "the requests are a workload for a simulator or a benchmark; logs of your own service"
+_PRODUCTION = "logs of your own service (this is a workload for a simulator)"
 _VERSIONS = "casys-kaist/LLMServingSim 1 and 2: "
 
 
@@ -77,7 +77,7 @@ FORMATS: tuple[Format, ...] = (
             "e2e_ns",
         ),
         missing={
-            "production": "the times are simulated; logs of your own service",
+            "production": "logs of your own service (these times are simulated)",
             "reuse": "the workload that was simulated, with input_tok_ids",
             "cached_tokens": "hits stand in the simulator's output as a total only",
             "sessions": "the workload that was simulated",
