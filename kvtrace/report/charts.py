@@ -51,6 +51,9 @@ class Series:
     """Whether the hover text stands at the bars."""
     faint: bool = False
     """The whole, of which the other series are parts."""
+    low: Sequence[float | None] = ()
+    high: Sequence[float | None] = ()
+    """Ends of the interval of each number; empty: none are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,8 @@ def lines(
     """Lines with markers over one shared pair of axes."""
     layout = _layout(height) | {
         "xaxis": _axis(x, [v for one in series for v in one.x]),
-        "yaxis": _axis(y, [v for one in series for v in one.y]),
+        "yaxis": _axis(y, [v for one in series for v in (*one.y, *one.low, *one.high)])
+        | {"rangemode": "tozero"},
     }
     _add_marks(layout, marks, x=x)
     return _dump([_line(one) for one in series], layout)
@@ -244,7 +248,30 @@ def _line(series: Series, *, mode: str = "lines+markers", size: int = 7) -> dict
         "line": {"color": series.colour, "width": 2.25, "dash": _DASHES[style]},
         "marker": {"symbol": _SYMBOLS[style], "size": size, "color": series.colour},
         "connectgaps": False,
-    } | _hover(series)
+    } | (_hover(series) | _whiskers(series))
+
+
+def _whiskers(series: Series) -> dict[str, Any]:
+    """The interval around each number, on the axis that holds numbers."""
+    if not series.low:
+        return {}
+    is_upright = any(isinstance(value, int | float) for value in series.y)
+    values = series.y if is_upright else series.x
+    bars = {
+        "type": "data",
+        "symmetric": False,
+        "array": thin([_reach(v, end) for v, end in zip(values, series.high, strict=True)]),
+        "arrayminus": thin([_reach(v, end) for v, end in zip(values, series.low, strict=True)]),
+        "color": series.colour,
+        "thickness": 1.5,
+        "width": 4,
+    }
+    return {"error_y" if is_upright else "error_x": bars}
+
+
+def _reach(value: float | str | None, end: float | None) -> float:
+    """How far the drawn line goes from the number to an end of its interval."""
+    return abs(end - value) if isinstance(value, int | float) and end is not None else 0.0
 
 
 def _hover(series: Series) -> dict[str, Any]:
@@ -307,6 +334,7 @@ def _axis(axis: Axis, values: Sequence[float | str | None]) -> dict[str, Any]:
     numbers = [value for value in values if isinstance(value, int | float)]
     ends = axis.bounds or ((min(numbers), max(numbers)) if numbers else (0.0, 1.0))
     shared |= {"type": "log" if axis.log else "linear"} | _ticks(axis, *ends)
+    shared |= {"zeroline": ends[0] < 0, "zerolinecolor": "var(--line-strong)"}
     if axis.bounds is not None:
         shared |= {"range": [_log10(end) if axis.log else end for end in axis.bounds]}
     return shared
@@ -322,7 +350,7 @@ def _ticks(axis: Axis, low: float, high: float) -> dict[str, Any]:
     is_far = axis.log and 0 < low * _FAR < high
     typical = math.sqrt(low * high) if is_far else high
     scale = pick_scale(unit, [typical], name=axis.kind) or Scale(_SMALLEST.get(axis.kind, ""), 1.0)
-    ticks = _log_ticks(low, high, scale.size) if axis.log else _linear_ticks(high, scale.size)
+    ticks = _log_ticks(low, high, scale.size) if axis.log else _linear_ticks(low, high, scale.size)
     labels = [format_tick(tick, scale).strip() for tick in ticks]
     return {"tickmode": "array", "tickvals": ticks, "ticktext": labels} if ticks else {}
 
@@ -341,13 +369,15 @@ def _log_ticks(low: float, high: float, size: float) -> list[float]:
     return [step for step in fine if low / 1.2 <= step <= high * 1.2]
 
 
-def _linear_ticks(high: float, size: float) -> list[float]:
-    """At most seven round multiples of the unit, from zero."""
-    if high <= 0:
+def _linear_ticks(low: float, high: float, size: float) -> list[float]:
+    """At most eight round multiples of the unit, zero among them."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    if high == low:
         return []
     steps = (m * size * 10.0**e for e in range(-6, 7) for m in (1.0, 2.0, 2.5, 5.0))
-    step = next((one for one in steps if high / one <= 6), high)
-    return [step * i for i in range(int(high / step) + 2)]
+    step = next((one for one in steps if (high - low) / one <= 6), high - low)
+    first = -math.ceil(-low / step)
+    return [step * i for i in range(first, int(high / step) + 2)]
 
 
 def _log10(value: float) -> float:

@@ -61,6 +61,10 @@ _COUNT_UNITS: Final = {
     "links": "links",
     "instances": "instances",
     "samples": "samples",
+    "conversations": "conversations",
+    "turns": "turns",
+    "slices": "slices",
+    "days": "days",
     "rows": "rows",
     "files": "files",
     "count": "",
@@ -154,6 +158,7 @@ def _scaled(unit: str) -> Callable[[float], str] | None:
         "bytes/s": format_rate,
         "B/s": format_rate,
         "bytes_per_s": format_rate,
+        "bytes/day": lambda value: f"{format_traffic(value)}/day",
     }.get(unit)
 
 

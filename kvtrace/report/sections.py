@@ -11,6 +11,7 @@ from kvtrace.report.about import given_inputs
 from kvtrace.report.figures import MOVE_TABLES, all_charts, move_against_recompute, running
 from kvtrace.report.format import Scale, format_in, format_value, pick_scale, safe_text
 from kvtrace.report.option_table import option_details
+from kvtrace.report.questions import Notice, Part, latency_parts, reuse_parts, still_climbing
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import (
     ChartView,
@@ -44,6 +45,12 @@ _TOPIC_SECTION: Final[Mapping[str, str]] = {
     "replay/move_by_kv_bucket": "hits",
     "replay/top_regret": "hits",
     "reuse": "reuse",
+    "sharing": "reuse",
+    "generated": "reuse",
+    "block_size": "reuse",
+    "writes": "reuse",
+    "policies": "reuse",
+    "pooling": "reuse",
     "latency": "latency",
     "kv": "kv",
     "coverage": "quality",
@@ -142,8 +149,12 @@ class PageView:
     notes: tuple[tuple[str, str, str], ...]
     """Code, message and path."""
     queries: tuple[str, ...]
-    definitions: TableView | None
-    """Every definition of a hit rate, reconciled."""
+    reuse: tuple[Part, ...]
+    """The questions about reuse."""
+    latency: tuple[Part, ...]
+    """The questions about latency."""
+    notice: Notice | None
+    """What limits every share of reuse."""
     validity: tuple[Validity, ...]
     """The gravest first."""
     checks: tuple[TableView, ...]
@@ -167,7 +178,6 @@ class PageView:
 def page_view(record: AuditRecord, texts: Texts) -> PageView:
     """The page of a record."""
     drawn = all_charts(record, texts)
-    definitions = _definitions(record)
     move_table = next(
         (table_view(record.tables[i]) for i in MOVE_TABLES if i in record.tables), None
     )
@@ -175,8 +185,8 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
     views = (*drawn.values(), *observed)
     shown = {view.table.anchor for view in views if view.table is not None}
     shown |= {f"table-{slug(id)}" for id in MOVE_TABLES}
-    if definitions is not None:
-        shown.add(definitions.anchor)
+    reuse, latency = reuse_parts(record, texts, drawn), latency_parts(record, texts)
+    shown = shown.union(*(part.anchors for part in (*reuse, *latency)))
     return PageView(
         charts=drawn,
         moves=move_against_recompute(record, texts),
@@ -191,7 +201,9 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         assumptions=tuple(quantity_view(one, texts) for one in record.assumptions),
         files=tuple(_file(entry) for entry in record.data.files[:MAX_FILES]),
         notes=_notes(record),
-        definitions=definitions,
+        reuse=reuse,
+        latency=latency,
+        notice=still_climbing(record, texts),
         validity=tuple(
             sorted(record.data.validity, key=lambda one: _SEVERITIES.index(one.severity))
         )[:MAX_NOTES],
@@ -247,16 +259,6 @@ def _window(record: AuditRecord, texts: Texts) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _definitions(record: AuditRecord) -> TableView | None:
-    """The table that reconciles hit rates, unless this data can fill none of them."""
-    table = record.tables.get("reuse/definitions")
-    if table is None or "ratio" not in table.columns:
-        return None
-    ratio = table.columns.index("ratio")
-    known = any(row[ratio] is not None for row in table.rows)
-    return table_view(table, origin="computed") if known else None
-
-
 def _other_tables(record: AuditRecord, shown: set[str]) -> dict[str, list[TableView]]:
     """Tables that no chart shows, by section; empty ones only where a finding cites them."""
     sections: dict[str, list[TableView]] = {}
@@ -264,7 +266,8 @@ def _other_tables(record: AuditRecord, shown: set[str]) -> dict[str, list[TableV
     for id in sorted(record.tables):
         table = record.tables[id]
         topic = id if id in _TOPIC_SECTION else id.partition("/")[0]
-        view = table_view(table, origin="computed" if topic in ("reuse", "kv") else None)
+        is_ours = _TOPIC_SECTION.get(topic) in ("reuse", "kv")
+        view = table_view(table, origin="computed" if is_ours else None)
         if view.anchor in shown or (id not in cited and _says_nothing(table)):
             continue
         section = _TOPIC_SECTION.get(topic, "options" if table.is_modelled else "reproduce")
@@ -281,7 +284,11 @@ def _says_nothing(table: Table) -> bool:
     return all(row[i] is None for row in table.rows for i in columns)
 
 
-_KNOWN_BY: Final[Mapping[str, tuple[str, ...]]] = {"latency": ("ms", "s"), "reuse": ("ratio",)}
+_KNOWN_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "latency": ("ms", "s"),
+    "reuse": ("ratio",),
+    "writes": ("ratio",),
+}
 
 
 def _is_check(id: str) -> bool:

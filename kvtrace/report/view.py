@@ -40,6 +40,8 @@ class CellView:
     exact: str
     kind: Literal["num", "id", "text"]
     """How it is set: a number, an identifier on one line, or prose."""
+    indent: int = 0
+    """How deep it stands in a tree."""
 
 
 @dataclass(frozen=True, slots=True)

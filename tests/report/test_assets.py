@@ -56,6 +56,8 @@ def test_every_string_is_used_or_is_of_a_family() -> None:
     root = files("kvtrace.report")
     sources = [path.read_text() for path in root.iterdir() if path.name.endswith(".py")]
     sources += [path.read_text() for path in root.joinpath("figures").iterdir() if path.is_file()]
+    questions = root.joinpath("questions")
+    sources += [path.read_text() for path in questions.iterdir() if path.is_file()]
     templates = root.joinpath("templates")
     sources += [path.read_text() for path in templates.iterdir() if path.is_file()]
     sources += [path.read_text() for path in templates.joinpath("sections").iterdir()]

@@ -41,12 +41,7 @@ class Columns:
 
     def buckets(self, index: int) -> list[str]:
         """Lower bounds of token buckets as labels: `512`, `1k` for 1 024, `32k`."""
-        return [
-            f"{value // 1024}k"
-            if isinstance(value, int) and value and value % 1024 == 0
-            else plot_text(format_value(value, "") or "?")
-            for value in self.cells(index)
-        ]
+        return [bucket_label(value) for value in self.cells(index)]
 
     def shown(self, index: int) -> list[str]:
         """Cells of one column for people."""
@@ -60,6 +55,19 @@ def pick_table(record: AuditRecord, ids: Sequence[str]) -> Table | None:
     return next(
         (record.tables[i] for i in ids if i in record.tables and record.tables[i].rows), None
     )
+
+
+def ceiling(shares: Sequence[float | str | None]) -> float:
+    """The next tenth above the largest share, at most 1."""
+    top = max((float(share) for share in shares if share is not None), default=1.0)
+    return next((step / 10 for step in range(1, 11) if step / 10 > top), 1.0)
+
+
+def bucket_label(value: Cell) -> str:
+    """A lower bound of a token bucket: `512`, `1k` for 1 024, `32k`."""
+    if isinstance(value, int) and value and value % 1024 == 0:
+        return f"{value // 1024}k"
+    return plot_text(format_value(value, "") or "?")
 
 
 def show(value: Cell, unit: str, texts: Texts, *, name: str = "") -> str:

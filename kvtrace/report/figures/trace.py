@@ -12,6 +12,7 @@ from kvtrace.report.figures.common import (
     PALETTE,
     Columns,
     absent,
+    ceiling,
     largest,
     pick_table,
     show,
@@ -22,6 +23,7 @@ from kvtrace.report.view import ChartView, made_table, table_view
 
 CURVE_TABLES: Final = ("reuse/capacity_curve",)
 REUSE_TABLES: Final = ("reuse/by_prompt_bucket",)
+MARK_TABLES: Final = ("reuse/capacity_marks",)
 TIER_SIZES: Final = (
     ("hbm_cache_bytes", "hbm"),
     ("dram_idle_bytes_per_instance", "dram_idle"),
@@ -82,7 +84,11 @@ def _curve_figure(record: AuditRecord, texts: Texts) -> str:
             log=True,
             bounds=(min(ends) / _MARGIN, max(ends) * _MARGIN),
         ),
-        y=Axis(texts("axis.hit_ratio"), "ratio", bounds=(0.0, _ceiling(series))),
+        y=Axis(
+            texts("axis.hit_ratio"),
+            "ratio",
+            bounds=(0.0, _top(series)),
+        ),
         marks=marks,
     )
 
@@ -126,7 +132,8 @@ def _curve_table(curve: Sequence[CurvePoint], texts: Texts) -> Table:
 def _curve_summary(record: AuditRecord, texts: Texts) -> str:
     curve = record.reuse.hit_curve
     x, unit = _sizes(curve)
-    marks = texts("chart.curve.marks") if _tier_marks(record, x, texts) else ""
+    key = "chart.curve.marks_fleet" if _fleet_marks(record, texts) else "chart.curve.marks"
+    marks = texts(key) if _tier_marks(record, x, texts) else ""
     ends = texts(
         "chart.curve.summary",
         first=show(x[0], unit, texts),
@@ -137,15 +144,29 @@ def _curve_summary(record: AuditRecord, texts: Texts) -> str:
     return f"{ends} {marks}".strip()
 
 
-def _ceiling(series: Sequence[Series]) -> float:
-    """The next tenth above the largest share, at most 1."""
-    top = max((float(v) for one in series for v in one.y if v is not None), default=1.0)
-    return next((step / 10 for step in range(1, 11) if step / 10 > top), 1.0)
+def _top(series: Sequence[Series]) -> float:
+    return ceiling([value for one in series for value in one.y])
+
+
+def _fleet_marks(record: AuditRecord, texts: Texts) -> list[Mark]:
+    """Sizes of the tiers of all instances together, as the query was asked for them."""
+    table = pick_table(record, MARK_TABLES)
+    columns = Columns(table) if table else None
+    size = columns.find("capacity_bytes") if columns else None
+    label = columns.find("label") if columns else None
+    if columns is None or size is None or label is None:
+        return []
+    rows = zip(columns.cells(label), columns.numbers(size), strict=True)
+    return [
+        Mark(value, texts(f"chart.curve.fleet.{code}", size=_size(value)))
+        for code, value in rows
+        if value and texts.has(f"chart.curve.fleet.{code}")
+    ]
 
 
 def _tier_marks(record: AuditRecord, x: Sequence[float], texts: Texts) -> list[Mark]:
-    """Sizes of tiers among the assumptions, the smallest first, unless far off the axis."""
-    marks = [
+    """Sizes of tiers, the smallest first, unless far off the axis."""
+    marks = _fleet_marks(record, texts) or [
         Mark(
             float(one.value),
             texts(f"chart.curve.mark.{words}", size=_size(float(one.value))),
