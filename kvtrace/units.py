@@ -180,3 +180,27 @@ def format_seconds(seconds: float) -> str:
     if magnitude < 3 * S_PER_HOUR:
         return f"{seconds / 60:,.1f} min"
     return f"{seconds / S_PER_HOUR:,.1f} h"
+
+
+def format_quantity(value: float, unit: str) -> str:
+    """A constant for a person, by its unit: rates in powers of ten, capacity in powers of two."""
+    if unit == "B/s":
+        return format_rate(value)
+    if unit == "B":
+        return format_bytes(value)
+    if unit == "s":
+        return format_short_seconds(value)
+    if unit == "FLOP/s":
+        return f"{value / TB:,.4g} TFLOPS"
+    if unit == "ratio":
+        return f"{value:.4g}"
+    return f"{value:,.6g} {unit}"
+
+
+def format_short_seconds(seconds: float) -> str:
+    """A duration for a person, down to nanoseconds: `3.2 us`."""
+    if seconds == 0 or abs(seconds) >= 1 / 1000:
+        return format_seconds(seconds)
+    if abs(seconds) >= 1 / MB:
+        return f"{seconds * MB:,.3g} us"
+    return f"{seconds * GB:,.3g} ns"

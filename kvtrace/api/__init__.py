@@ -1,6 +1,7 @@
 """The verbs of kvtrace for Python: `analyze`, `ingest`, `query`, `replay`, `report`, …"""
 
 from kvtrace.api.describequery import QueryDescription
+from kvtrace.api.hardware import HardwareListing, HardwareSheet, hardware
 from kvtrace.api.llm import LlmListing, LlmSheet, llm
 from kvtrace.api.policies import PoliciesOutcome, policies
 from kvtrace.api.pooling import PoolingOutcome, pooling
@@ -38,6 +39,8 @@ from kvtrace.api.verify import Verification, verify
 __all__ = [
     "Audit",
     "FormatListing",
+    "HardwareListing",
+    "HardwareSheet",
     "IngestOutcome",
     "LlmListing",
     "LlmSheet",
@@ -52,6 +55,7 @@ __all__ = [
     "describe_formats",
     "describe_query",
     "export",
+    "hardware",
     "has_query",
     "ingest",
     "is_dataset",

@@ -17,6 +17,7 @@ from kvtrace.cli import (
     cost,
     export,
     formats,
+    hardware,
     ingest,
     llm,
     policies,
@@ -53,6 +54,9 @@ app.command("formats", short_help="What can be read, and what it supplies.")(for
 app.command("sniff", short_help="What each file is, and what would make it say more.")(sniff.sniff)
 app.command("export", short_help="An anonymised trace for other tools.")(export.export)
 app.command("verify", short_help="The headline numbers again, by another way.")(verify.verify)
+app.command("hardware", short_help="What GPUs, links and stores can do, with sources.")(
+    hardware.hardware
+)
 app.command("llm", short_help="What an LLM stores per token and computes per prefill.")(llm.llm)
 app.command("synth", short_help="Sample logs with a story, from a seed.")(synth.synth)
 

@@ -181,10 +181,15 @@ def load_hardware(name_or_file: str) -> HardwareProfile:
     return _built_in(name)
 
 
+def gpu_names() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The built-in GPUs, each with its other names."""
+    rows = read_table("gpus.csv")
+    return tuple((row["gpu"], tuple(filter(None, row["aliases"].split(";")))) for row in rows)
+
+
 @cache
 def _index() -> dict[str, str]:
-    rows = read_table("gpus.csv")
-    return build_index((row["gpu"], filter(None, row["aliases"].split(";"))) for row in rows)
+    return build_index(gpu_names())
 
 
 @cache

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from kvtrace.cost.efficiency import efficiency_table
 from kvtrace.cost.evidence import Constant
+from kvtrace.cost.walk import replaced_constant
 
 if TYPE_CHECKING:
     from kvtrace.cost.deployment import Deployment
 
-T = TypeVar("T")
 Figures = Mapping[str, float]
 """Figures by name, all finite."""
 
@@ -73,31 +73,6 @@ def with_constant(deployment: Deployment, id: str, value: float) -> Deployment:
     table = deployment.efficiencies or efficiency_table()
     return replace(
         deployment,
-        hardware=_moved(deployment.hardware, id, value),
-        efficiencies=_moved(table, id, value),
+        hardware=replaced_constant(deployment.hardware, id, value),
+        efficiencies=replaced_constant(table, id, value),
     )
-
-
-def _moved(part: T, id: str, value: float) -> T:
-    """The same value with every constant of this id replaced; itself where there is none."""
-    return cast("T", _moved_any(part, id, value))
-
-
-def _moved_any(part: object, id: str, value: float) -> object:
-    if isinstance(part, Constant):
-        return replace(part, value=value, low=None, high=None) if part.id == id else part
-    if isinstance(part, tuple):
-        items = tuple(_moved_any(item, id, value) for item in part)
-        return part if all(a is b for a, b in zip(items, part, strict=True)) else items
-    if isinstance(part, Mapping):
-        entries = {key: _moved_any(item, id, value) for key, item in part.items()}
-        return part if all(entries[key] is item for key, item in part.items()) else entries
-    if is_dataclass(part) and not isinstance(part, type):
-        changes: dict[str, Any] = {}
-        for field in fields(part):
-            before = getattr(part, field.name)
-            after = _moved_any(before, id, value)
-            if after is not before:
-                changes[field.name] = after
-        return replace(part, **changes) if changes else part
-    return part
