@@ -2,6 +2,7 @@
 
 from kvtrace.api.describequery import QueryDescription
 from kvtrace.api.hardware import HardwareListing, HardwareSheet, hardware
+from kvtrace.api.ledger import LedgerOutcome, ledger
 from kvtrace.api.llm import LlmListing, LlmSheet, llm
 from kvtrace.api.policies import PoliciesOutcome, policies
 from kvtrace.api.pooling import PoolingOutcome, pooling
@@ -42,6 +43,7 @@ __all__ = [
     "HardwareListing",
     "HardwareSheet",
     "IngestOutcome",
+    "LedgerOutcome",
     "LlmListing",
     "LlmSheet",
     "PoliciesOutcome",
@@ -59,6 +61,7 @@ __all__ = [
     "has_query",
     "ingest",
     "is_dataset",
+    "ledger",
     "list_queries",
     "llm",
     "open_dataset",

@@ -19,6 +19,7 @@ from kvtrace.cli import (
     formats,
     hardware,
     ingest,
+    ledger,
     llm,
     policies,
     pooling,
@@ -56,6 +57,9 @@ app.command("export", short_help="An anonymised trace for other tools.")(export.
 app.command("verify", short_help="The headline numbers again, by another way.")(verify.verify)
 app.command("hardware", short_help="What GPUs, links and stores can do, with sources.")(
     hardware.hardware
+)
+app.command("ledger", short_help="Move against recompute for one request, without a log.")(
+    ledger.ledger
 )
 app.command("llm", short_help="What an LLM stores per token and computes per prefill.")(llm.llm)
 app.command("synth", short_help="Sample logs with a story, from a seed.")(synth.synth)

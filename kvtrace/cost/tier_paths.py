@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, cast
@@ -11,7 +12,9 @@ from kvtrace.cost.evidence import Constant
 from kvtrace.cost.names import build_index, find_name
 from kvtrace.cost.storage import StorageTier
 from kvtrace.cost.transfer import PATH_IDS, PATH_TITLES, Hop, HopLink, MovePath, PathId
+from kvtrace.units import parse_rate
 
+_RATE: Final = re.compile(r"(?:([1-9][0-9]{0,2})x)?([0-9][0-9.,_]*\s*[kKMGT]i?[bB]\S*)")
 LOCAL_NVME: Final = "local_nvme"
 POOL_SSD: Final = "pool_ssd"
 STORES: Final[Mapping[str, str]] = MappingProxyType(
@@ -26,18 +29,25 @@ LEDGER_PATHS: Final[tuple[str, ...]] = (*PATH_IDS, LOCAL_NVME, POOL_SSD, *STORES
 
 
 def find_path(deployment: Deployment, name: str) -> MovePath:
-    """The path of a name: one of `LEDGER_PATHS`, or a store of the hardware.
+    """The path of a name: one of `LEDGER_PATHS`, a store of the hardware, or a bare rate.
+
+    A rate such as `20GB/s` is one link without fixed seconds, `4x20GB/s` four side by side.
 
     Raises:
-        UsageError: unknown, with close names.
+        UsageError: unknown, with close names; or a rate without a clear unit.
     """
+    rate = _RATE.fullmatch(name.strip())
+    if rate is not None:
+        links = int(rate.group(1) or 1)
+        return _bare(name.strip(), max(links, 1) * parse_rate(rate.group(2)))
     stores = [tier.tier for tier in deployment.hardware.tiers]
     found = find_name(
         name,
         build_index((known, ()) for known in (*LEDGER_PATHS, *stores)),
         what="path",
         code="KVT-C053",
-        hint=f"use one of {', '.join(LEDGER_PATHS)}, or a store that `kvtrace hardware` lists",
+        hint=f"use one of {', '.join(LEDGER_PATHS)}; a store that `kvtrace hardware` lists; or a "
+        "rate such as `20GB/s` or `4x20GB/s`",
     )
     if found in PATH_IDS:
         return deployment.path(found)
@@ -51,6 +61,8 @@ def find_path(deployment: Deployment, name: str) -> MovePath:
 def path_title(deployment: Deployment, path_id: str) -> str:
     """What a path is, in words."""
     hardware = deployment.hardware
+    if _RATE.fullmatch(path_id):
+        return "a rate as given, without fixed seconds"
     for known in PATH_IDS:
         if known == path_id:
             return PATH_TITLES[known]
@@ -61,6 +73,11 @@ def path_title(deployment: Deployment, path_id: str) -> str:
         drives, title = hardware.pool_nvme_per_node.value, hardware.tier(hardware.pool_nvme_tier)
         return f"{drives:g} x {title.title} of a pool node over RDMA, through host DRAM"
     return f"{hardware.tier(STORES.get(path_id, path_id)).title}, through host DRAM"
+
+
+def _bare(path_id: str, bytes_per_s: float) -> MovePath:
+    stage = Hop("pull", (HopLink(path_id, bytes_per_s, 1.0),), 0.0)
+    return MovePath(cast("PathId", path_id), "read", 0.0, (stage,), ())
 
 
 def _local_nvme(deployment: Deployment) -> MovePath:

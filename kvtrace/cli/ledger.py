@@ -1,0 +1,76 @@
+"""`kvtrace ledger`: moving against recomputing for one request, without any log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kvtrace.cli import options as opt
+from kvtrace.errors import UsageError
+
+_PATH_HELP = (
+    "dram_pcie, pool_tcp, pool_rdma_bounce, pool_rdma_direct, local_nvme, pool_ssd, file_system, "
+    "object_store, a store of `kvtrace hardware`, or a rate as 20GB/s; commas between [the eight]."
+)
+
+
+def ledger(
+    llm: opt.Llm = None,
+    hardware: opt.Hardware = None,
+    tp: opt.Tp = None,
+    tokens: Annotated[int, typer.Option(help="Prompt tokens of the request.")] = 2000,
+    cached: Annotated[int | None, typer.Option(help="Of these, cached [95 %].")] = None,
+    path: Annotated[list[str] | None, typer.Option(help=_PATH_HELP)] = None,
+    table: Annotated[
+        bool, typer.Option("--table", help="Add a table over prompt lengths.")
+    ] = False,
+    lengths: Annotated[
+        str | None, typer.Option(help="Prompt lengths of the table [512 to 131072].")
+    ] = None,
+    kv_dtype: Annotated[
+        str | None, typer.Option("--kv-dtype", help="bf16, fp8, fp8_ds_mla, int8, nvfp4, int4, …")
+    ] = None,
+    weight_dtype: opt.WeightDtype = None,
+    block_size: Annotated[
+        int | None, typer.Option("--block-size", help="Round moves up to blocks of so many tokens.")
+    ] = None,
+    config: opt.Config = None,
+    as_json: opt.Json = False,
+) -> None:
+    """What a hit saves, what each path takes to bring it, and from where on it pays.
+
+    \b
+    Examples:
+      kvtrace ledger --llm Llama-3.1-70B --hardware H100 --tp 8 --tokens 2000 --cached 1900
+      kvtrace ledger --llm DeepSeek-V3 --hardware H200 --path pool_tcp,local_nvme --table
+      kvtrace ledger --llm Llama-3.1-8B --hardware A100 --path 1GB/s,20GB/s --json
+    """
+    from kvtrace import api
+    from kvtrace.api.ledger import default_lengths
+
+    asked = _numbers(lengths) if lengths is not None else default_lengths() if table else ()
+    settings = opt.settings_from(
+        config, llm=llm, hardware=hardware, tp=tp, weight_dtype=weight_dtype
+    )
+    names = [word.strip() for item in path or () for word in item.split(",") if word.strip()]
+    outcome = api.ledger(
+        tokens=tokens,
+        cached=cached,
+        **({"paths": names} if names else {}),
+        lengths=asked,
+        kv_dtype=kv_dtype,
+        block_size=block_size,
+        settings=settings,
+    )
+    text = outcome.to_json() if as_json else "\n".join(outcome.lines(opt.screen_width()))
+    typer.echo(text)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(",") if word.strip()]
+    except ValueError as error:
+        raise UsageError(
+            "KVT-C065", f"`{text}` are no prompt lengths", hint="`--lengths 1000,8000`"
+        ) from error
