@@ -26,6 +26,7 @@ from kvtrace.synth import (
     Writer,
     write_story,
 )
+from kvtrace.synth.formats import benchmarks
 from kvtrace.synth.formats.scene import hashed
 from kvtrace.synth.formats.unwritten import UNWRITTEN
 from tests.unit.synth_carries import CARRIES, OF_REQUESTS
@@ -246,6 +247,18 @@ def test_kv_events_leave_in_hbm_what_the_story_leaves(folder: Path, served: list
 
 def test_hashes_of_blocks_do_not_meet() -> None:
     assert len({hashed(block) for block in range(100_000)}) == 100_000
+
+
+@pytest.mark.parametrize("name", ["vllm_bench", "sglang_bench"])
+def test_long_stories_are_several_runs_of_a_benchmark(
+    tmp_path: Path, served: list[Served], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmarks, "RUN_REQUESTS", 30)
+    (path,) = write_story(tmp_path, Loaded(PROFILE, ENGINE, None), Order((name,)))
+    assert len(path.read_text().splitlines()) == -(-len(served) // 30) > 2
+    rows = read(path).frames["requests"].sort("request_key")
+    wanted = [(one.request.prompt_tokens, one.ttft_ns) for one in served]
+    assert list(rows.select("prompt_tokens", "ttft_ns").iter_rows()) == wanted
 
 
 WITH_IDS = [name for name in OF_REQUESTS if CARRIES[name].has_ids]

@@ -26,7 +26,7 @@ from kvtrace.synth.formats.scene import (
 from kvtrace.synth.story import Served
 from kvtrace.units import NS_PER_S, NS_PER_US
 
-RUN_REQUESTS: Final = 10_000
+RUN_REQUESTS: Final = 2_000
 """Requests of one run in files that hold a run as arrays, so that a run fits in memory."""
 _TOKENIZER: Final = "synthetic"
 
