@@ -28,7 +28,9 @@ class PrefillModel:
         weights   = min(P, P_active n) bytes / (tp HBM rate)
         attention = sum c_g pairs_g(n, p) / (tp bf16 peak eff)
         KV read   = p bytes_per_token / (tp HBM rate)
-        traffic   = layers n hidden 2 B (passes / HBM rate + 2 / all-reduce rate(tp))
+        traffic   = layers n hidden 2 B (passes / HBM rate + 2 / all-reduce rate(tp)), and for
+                    recurrent layers hidden 2 B passes / (tp HBM rate) a layer and token
+    Experts: eff is also moe_gemm / tp^moe_split of a dense LLM's, n_half larger by P / P_active.
     Assumes: one request at a time, unchunked (`kvtrace.cost.step` prices what shares a step); see
     docs/model/cost.md for the range of validity.
     """
@@ -158,9 +160,16 @@ def build_prefill(
     host, passes = shared["prefill_token_s"], shared["elementwise_passes"]
     used = [gemm, efficiency.attention, efficiency.half_tokens, hbm, fixed, per_layer, host, passes]
     if llm.is_moe:
-        used.append(moe)
+        split = shared["moe_split"]
+        gemm_rate /= tp**split.value
+        used += [moe, split]
     residual_bytes = llm.layers * llm.hidden * _ACTIVATION_BYTES
     traffic_s, launch_s = residual_bytes * passes.value / rank_hbm_rate, 0.0
+    if llm.state_bytes:
+        scan = shared["recurrent_passes"]
+        layers = llm.layers - sum(group.layers for group in llm.groups)
+        traffic_s += layers * llm.hidden * _ACTIVATION_BYTES * scan.value / hbm_rate
+        used.append(scan)
     if tp > 1:
         share, rate = table.allreduce(hardware, tp)
         start = shared["allreduce_prefill_s"]

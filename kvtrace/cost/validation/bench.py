@@ -27,6 +27,7 @@ OUTPUT_TOKENS: Final = 1024
 _OUTPUT: Final = re.compile(
     r"(?:\bosl|\boutput(?: tokens| length| len)?)\s*[:=]?\s*(\d+)|(\d+)\s+output tokens"
 )
+_ENGINES: Final = {"trtllm": ("trtllm", "trt-llm", "tensorrt")}
 _COPY_KINDS: Final = ("link_bw", "link_chunk_bw")
 
 
@@ -147,7 +148,21 @@ class Bench:
         step = StepModel(self.prefill, self.decode)
         work = step.work_s(new_tokens, cached_tokens)
         least = self.prefill.host_s + self.decode.weights_s(1) + work
-        return max(least, step.step_s(new_tokens, work))
+        return self.software("prefill") * max(least, step.step_s(new_tokens, work))
+
+    def software(self, phase: str) -> float:
+        """Seconds of the engine that a row names over vLLM's, for `prefill` or `decode`."""
+        words = self.point.engine.lower()
+        for name, keys in _ENGINES.items():
+            if any(key in words for key in keys):
+                return self.table.shared[f"{phase}_{name}"].value
+        return 1.0
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of one decode step of the row's batch at its mean context."""
+        tokens = (self.point.new_tokens or 0) + self.cached_tokens + self.output_tokens / 2
+        return self.software("decode") * self.decode.step_s(self.batch, self.batch * tokens)
 
     def ttft_s(self, new_tokens: float, cached_tokens: float) -> float:
         """Seconds to the first token of a prompt on its own, nothing moved."""

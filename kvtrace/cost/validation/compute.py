@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvtrace.cost.step import PREFILL_CHUNK_TOKENS
 from kvtrace.cost.validation.bench import Bench
 from kvtrace.cost.validation.quantities import unit_of, written_in
 from kvtrace.cost.validation.routes import CannotPredictError
@@ -36,16 +37,16 @@ def served_ttft_s(bench: Bench, new_tokens: float, cached_tokens: float) -> floa
     if bench.batch == 1:
         return alone
     engine = bench.engine_s(new_tokens, cached_tokens)
-    context = bench.batch * (new_tokens + cached_tokens + bench.output_tokens / 2)
-    cycle = alone + bench.output_tokens * bench.decode.step_s(bench.batch, context)
+    cycle = alone + bench.output_tokens * bench.step_s
     return alone + (bench.batch - 1) * engine / cycle * engine / 2
 
 
 def batched_prefill_s(bench: Bench, new_tokens: float, cached_tokens: float) -> float:
-    """GPU seconds of one prompt among many: what a prefill pays once is shared."""
+    """GPU seconds of one prompt among many: its share of full steps, and its own attention."""
     model = bench.prefill
-    tokens = model.tokens_s(new_tokens, is_start=False) if new_tokens else 0.0
-    return tokens + model.attention_s(new_tokens, cached_tokens)
+    step_tokens = max(new_tokens, PREFILL_CHUNK_TOKENS)
+    tokens = model.tokens_s(step_tokens, is_start=False) * new_tokens / step_tokens
+    return bench.software("prefill") * (tokens + model.attention_s(new_tokens, cached_tokens))
 
 
 def prefill_throughput(bench: Bench) -> float:
@@ -71,9 +72,10 @@ def decode(bench: Bench) -> float:
     if not context:
         raise CannotPredictError("the context is not in the row")
     is_run = "tpot" in metric or bench.batch > 1
-    mean_context = context + (bench.output_tokens / 2 if is_run else 0)
-    seconds = model.step_s(bench.batch, bench.batch * mean_context)
-    if is_run:
+    if not is_run:
+        seconds = bench.software("decode") * model.step_s(1, context)
+    else:
+        seconds = bench.step_s
         others = (bench.batch - 1) * batched_prefill_s(bench, context, 0)
         seconds += others / bench.output_tokens
     if dimension == "tokens_per_s":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.cost.efficiency import EfficiencyTable
-from kvtrace.cost.validation import compute, moves, ratios, replays, sizes
+from kvtrace.cost.validation import compute, moves, ratios, replays, rounds, sizes
 from kvtrace.cost.validation.bench import Bench, build_bench
 from kvtrace.cost.validation.points import Point
 from kvtrace.cost.validation.routes import CannotPredictError
@@ -28,8 +28,8 @@ PREDICTORS: Final[Mapping[str, Callable[[Bench], float]]] = {
     "ab_ratio": ratios.tier_ratio,
     "replay_capacity": sizes.capacity,
     "replay_throughput": replays.throughput,
-    "replay_ttft": replays.ttft,
-    "replay_hit": replays.hit,
+    "replay_ttft": rounds.mean_ttft,
+    "replay_hit": rounds.hit_ratio,
 }
 SIGNED_KINDS: Final = ("economics", "ab_ratio", "speedup")
 """Kinds whose side of the line matters before their size."""

@@ -88,9 +88,7 @@ def sides(bench: Bench) -> Sides:
     move = route.seconds(bench.moved_bytes(cached)) if route.stages else 0.0
     decode = 0.0
     if "output" in point.words or "osl" in point.words:
-        context = bench.batch * (new + cached + bench.output_tokens / 2)
-        step = bench.decode.step_s(bench.batch, context)
-        decode = bench.output_tokens * step / bench.batch
+        decode = bench.output_tokens * bench.step_s / bench.batch
     return Sides(
         off_ttft_s=bench.ttft_s(new + cached, 0),
         on_ttft_s=hit_ttft_s(placed, route, new, cached),

@@ -21,17 +21,3 @@ def throughput(bench: Bench) -> float:
     if cached:
         seconds += bench.route.bytes_per_s and (bench.moved_bytes(cached) / bench.route.bytes_per_s)
     return written_in(bench.point.unit, "tokens_per_s", (new + cached) / seconds)
-
-
-def ttft(bench: Bench) -> float:
-    """Never: a mean TTFT of a run is one of its queue."""
-    raise CannotPredictError(
-        f"`{bench.point.metric}` is a mean over a queue, which a replay of the run would give"
-    )
-
-
-def hit(bench: Bench) -> float:
-    """Never: hits follow from the requests, not from the hardware."""
-    raise CannotPredictError(
-        f"`{bench.point.metric}` follows from the order of requests, which is not in the row"
-    )
