@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
 
 from kvtrace.cost import from_hf_config, list_llms, load_llm
-from kvtrace.cost.llm import attended_pairs
+from kvtrace.cost.llm import LlmShape, attended_pairs
+from kvtrace.cost.placement import KvPlacement
 from kvtrace.errors import ModelError, UsageError
 
 LLAMA_8B: dict[str, object] = {
@@ -273,3 +275,93 @@ def test_a_config_is_named_by_itself_its_file_or_its_folder(tmp_path: Path) -> N
         path = folder / name
         path.write_text(json.dumps(LLAMA_8B))
         assert load_llm(str(path)).name == expected
+
+
+def test_an_indexer_has_scales_where_the_latent_has() -> None:
+    llm = load_llm("DeepSeek-V3.2")
+    # 656 bytes of latent, and an index key of 128 fp8 with one fp32 scale
+    assert llm.kv_bytes_per_token("fp8_ds_mla") == 61 * (656 + 132)
+    assert llm.kv_bytes_per_token() == 61 * (1152 + 256)
+
+
+def test_scales_of_4_bit_kv_are_counted() -> None:
+    llm = load_llm("Meta-Llama-3.1-8B")
+    # 65 536 elements: half a byte each, and one byte per 16 (nvfp4) or per 32 (mxfp4)
+    assert llm.kv_bytes_per_token("nvfp4") == 32_768 + 4_096
+    assert llm.kv_bytes_per_token("mxfp4") == 32_768 + 2_048
+
+
+def test_a_hit_of_a_hybrid_ends_at_a_checkpoint() -> None:
+    llm = load_llm("Qwen3-Next-80B-A3B")
+    # 2 146 304 bytes of state a layer over 2 048 bytes a token: 1 048, up to a multiple of 16
+    assert llm.checkpoint_tokens() == 1_056
+    assert [llm.reusable_tokens(n) for n in (1_055, 1_056, 5_000)] == [0, 1_056, 4_224]
+    assert llm.reusable_tokens(5_000, checkpoint_tokens=64) == 4_992
+    # fp8 halves the entry: 2 096 tokens, which is a multiple of 16
+    assert llm.checkpoint_tokens("fp8") == 2_096
+    dense = load_llm("Meta-Llama-3.1-8B")
+    assert (dense.checkpoint_tokens(), dense.reusable_tokens(1_055)) == (None, 1_055)
+
+
+def test_the_fullest_rank_holds_its_stage_and_its_heads() -> None:
+    llm = load_llm("Meta-Llama-3.1-405B")
+    # 126 layers over 4 stages: 32 at most; 8 KV heads over 16 ranks: one each, every one twice
+    place = KvPlacement(tp=16, pp=4)
+    assert place.ranks == 64
+    assert place.bytes_fullest_rank(llm, 1_000, kv_dtype="bf16") == 1_000 * 32 * 2 * 128 * 2
+    assert place.bytes_all_ranks(llm, 1_000, kv_dtype="bf16") == 1_000 * 126 * 2 * 8 * 128 * 2 * 2
+    assert place.bytes_fullest_rank(llm, 0, kv_dtype="bf16") == 0
+
+
+def test_data_parallel_attention_keeps_one_copy() -> None:
+    llm = load_llm("DeepSeek-V3")
+    shared, parted = KvPlacement(tp=8), KvPlacement(tp=8, has_dp_attention=True)
+    assert shared.bytes_all_ranks(llm, 10, kv_dtype="bf16") == 8 * 10 * 70_272
+    assert parted.bytes_all_ranks(llm, 10, kv_dtype="bf16") == 10 * 70_272
+    for place in (shared, parted):
+        assert place.bytes_fullest_rank(llm, 10, kv_dtype="bf16") == 10 * 70_272
+    whole = shared.bytes_fullest_rank(llm, 10, kv_dtype="bf16", block_size_tokens=64)
+    assert whole == 64 * 70_272
+    with pytest.raises(UsageError, match="--pp 0"):
+        KvPlacement(pp=0)
+
+
+def _facts(shared_dir: Path) -> list[dict[str, str]]:
+    with (shared_dir / "facts" / "models.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _pair_flops(llm: LlmShape, *names: str) -> float:
+    return sum(group.pair_flops or 0.0 for group in llm.groups if group.group in names)
+
+
+@pytest.mark.shared
+def test_every_published_shape_is_built_in_with_its_figures(shared_dir: Path) -> None:
+    rows = _facts(shared_dir)
+    assert len(rows) == len(list_llms())
+    for row in rows:
+        llm = load_llm(row["model"])
+        windowed = float(row["kv_bytes_per_token_window_bf16"])
+        window = int(row["window_tokens"] or 0)
+        long_tokens, per_token = 1 << 20, int(row["kv_bytes_per_token_long_ctx_bf16"])
+        kept, state = windowed * window, int(row["state_bytes_per_seq"])
+        assert llm.kv_bytes(long_tokens) == long_tokens * per_token + kept + state, llm.name
+        short = float(row["kv_kib_per_token_short_ctx_bf16"]) * 1024
+        assert llm.kv_bytes(128) == pytest.approx(128 * short + state, rel=5e-4), llm.name
+        assert llm.state_bytes == state
+        assert llm.recurrent_layers == int(row["n_recurrent_layers"])
+        assert llm.layers == int(row["n_layers"])
+        assert llm.hidden == int(row["hidden"])
+        assert llm.vocab == int(row["vocab"])
+        assert llm.parameters == pytest.approx(float(row["params_total_b"]) * 1e9)
+        assert llm.active_parameters == pytest.approx(float(row["params_active_b"]) * 1e9)
+        assert max(g.kv_shards for g in llm.groups if g.group != "window") == int(
+            row["kv_shards_max"]
+        )
+        if row["params_active_nonembed_b"]:
+            nonembed = float(row["params_active_nonembed_b"]) * 1e9
+            assert llm.active_nonembed_parameters == pytest.approx(nonembed)
+            assert _pair_flops(llm, "full", "latent") == float(row["attn_flops_coef_full"])
+            assert _pair_flops(llm, "window") == float(row["attn_flops_coef_window"] or 0)
+        else:
+            assert not llm.knows_flops
