@@ -225,7 +225,7 @@ TARGETS: Final[dict[str, Target]] = {
             needs=("clock", "output_tokens"),
             lowest={},
             lines=_vidur,
-            try_it="the `trace_file` of vidur's trace_replay request generator",
+            try_it="the `trace_file` of microsoft/vidur's trace_replay request generator",
         ),
         Target(
             name="csv",

@@ -4,6 +4,7 @@
 # usage: scripts/bench/peers.sh DATASET [BLOCKS]
 # PEERS is a folder with one environment a peer, made once:
 #   python3 -m venv "$PEERS/kvs" && "$PEERS/kvs/bin/pip" install kvcache-simulator==0.1.3
+#   python3 -m venv "$PEERS/aiperf" && "$PEERS/aiperf/bin/pip" install aiperf==0.13.0
 #   python3 -m venv "$PEERS/dyn" && "$PEERS/dyn/bin/pip" install --no-deps ai-dynamo==1.6.1 \
 #     ai-dynamo-runtime==1.6.1 && "$PEERS/dyn/bin/pip" install "pydantic>=2.10.6,<=2.13.5" uvloop \
 #     aiohttp msgspec prometheus-client pyzmq tqdm typing-extensions zstandard transformers numpy
@@ -23,6 +24,15 @@ if [ -x "$peers/kvs/bin/kvcache-simulator" ]; then
   # It reports the last half of the requests.
   "$peers/kvs/bin/kvcache-simulator" run --trace "$work/kvs.jsonl" --no-progress --policies lru \
     --model "${MODEL:-llama-3.1-70b}"
+fi
+
+if [ -x "$peers/aiperf/bin/aiperf" ]; then
+  "$kvtrace" export "$dataset" --to aiperf -o "$work/aiperf.jsonl" 2> "$work/said"
+  cat "$work/said" >&2
+  size=$(sed -n 's/.*, \([0-9]*\) tokens a block$/\1/p' "$work/said")
+  # Its hit rate is the mean over requests of reusable blocks: `reusable_ratio_requests_mean_blocks`.
+  "$kvtrace" query "$dataset" reuse/summary
+  "$peers/aiperf/bin/aiperf" analyze-trace "$work/aiperf.jsonl" --block-size "$size"
 fi
 
 if [ -x "$peers/dyn/bin/python" ]; then
