@@ -14,12 +14,18 @@ if TYPE_CHECKING:
     from kvtrace.cost.evidence import Constant
     from kvtrace.cost.fleet import Fleet, default_fleet, load_fleet, pool_usd_per_month
     from kvtrace.cost.hardware import Gpu, HardwareProfile, Link, list_gpus, load_hardware
-    from kvtrace.cost.hf_config import from_hf_config
+    from kvtrace.cost.hf_config import from_hf_config, from_hf_text
+    from kvtrace.cost.interval import Interval
     from kvtrace.cost.ledger import Ledger, LedgerTable, build_ledger, ledger_table
+    from kvtrace.cost.ledger_intervals import LedgerIntervals, ledger_intervals
     from kvtrace.cost.llm import LlmShape, list_llms, load_llm
+    from kvtrace.cost.placement import KvPlacement
+    from kvtrace.cost.storage import StorageTier
+    from kvtrace.cost.tier_paths import LEDGER_PATHS, find_path
     from kvtrace.cost.transfer import PATH_IDS, Hop, MovePath
 
 __all__ = [
+    "LEDGER_PATHS",
     "PATH_IDS",
     "Constant",
     "Deployment",
@@ -27,16 +33,23 @@ __all__ = [
     "Gpu",
     "HardwareProfile",
     "Hop",
+    "Interval",
+    "KvPlacement",
     "Ledger",
+    "LedgerIntervals",
     "LedgerTable",
     "Link",
     "LlmShape",
     "MovePath",
+    "StorageTier",
     "build_deployment",
     "build_ledger",
     "default_fleet",
     "default_tp",
+    "find_path",
     "from_hf_config",
+    "from_hf_text",
+    "ledger_intervals",
     "ledger_table",
     "list_gpus",
     "list_llms",
@@ -53,17 +66,25 @@ _HOME: Final = {
     "Gpu": "kvtrace.cost.hardware",
     "HardwareProfile": "kvtrace.cost.hardware",
     "Hop": "kvtrace.cost.transfer",
+    "Interval": "kvtrace.cost.interval",
+    "KvPlacement": "kvtrace.cost.placement",
+    "LEDGER_PATHS": "kvtrace.cost.tier_paths",
     "Ledger": "kvtrace.cost.ledger",
+    "LedgerIntervals": "kvtrace.cost.ledger_intervals",
     "LedgerTable": "kvtrace.cost.ledger",
     "Link": "kvtrace.cost.hardware",
     "LlmShape": "kvtrace.cost.llm",
     "MovePath": "kvtrace.cost.transfer",
     "PATH_IDS": "kvtrace.cost.transfer",
+    "StorageTier": "kvtrace.cost.storage",
     "build_deployment": "kvtrace.cost.deployment",
     "build_ledger": "kvtrace.cost.ledger",
     "default_fleet": "kvtrace.cost.fleet",
     "default_tp": "kvtrace.cost.deployment",
+    "find_path": "kvtrace.cost.tier_paths",
     "from_hf_config": "kvtrace.cost.hf_config",
+    "from_hf_text": "kvtrace.cost.hf_config",
+    "ledger_intervals": "kvtrace.cost.ledger_intervals",
     "ledger_table": "kvtrace.cost.ledger",
     "list_gpus": "kvtrace.cost.hardware",
     "list_llms": "kvtrace.cost.llm",

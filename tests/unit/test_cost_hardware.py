@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 import kvtrace.cost
 from kvtrace.cost import list_gpus, load_hardware
 from kvtrace.cost.dtypes import kv_element_bytes, normalise_dtype
-from kvtrace.cost.evidence import Constant, read_constant
+from kvtrace.cost.evidence import Constant, price, read_constant, read_toml
 from kvtrace.cost.hardware import list_links, load_link
 from kvtrace.cost.names import build_index
-from kvtrace.errors import UsageError
+from kvtrace.cost.storage import list_tiers, load_tier
+from kvtrace.cost.walk import collect_constants
+from kvtrace.errors import ModelError, UsageError
 
 
 def test_every_gpu_and_link_loads_with_evidence() -> None:
@@ -190,7 +193,189 @@ def test_the_cost_model_imports_nothing_heavy() -> None:
 
 
 def test_the_documented_hardware_file_loads(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "model" / "cost.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "model" / "hardware.md").read_text("utf-8")
     path = tmp_path / "ours.toml"
     path.write_text(page.split("```toml\n")[1].split("```")[0])
-    assert load_hardware(str(path)).rdma.port.max_bytes_per_s.value == 45e9
+    profile = load_hardware(str(path))
+    assert profile.rdma.port.max_bytes_per_s.value == 45e9
+    assert profile.tier("our_appliance").read_bytes_per_s.value == 20e9
+    assert profile.topology.nvme_per_node.value == 4
+    assert profile.nvme.read_bytes_per_s.value == 12e9
+
+
+def test_a_node_has_a_topology_drives_and_stores() -> None:
+    profile = load_hardware("A100")
+    assert profile.topology.gpus_per_uplink.value == 2
+    assert profile.topology.nic_placement == "switch"
+    assert profile.nvme.tier == "nvme_gen4_x4"
+    assert {tier.tier for tier in profile.tiers} == set(list_tiers())
+    for constant in (*profile.topology.constants(), *collect_constants(profile.tiers)):
+        assert constant.source, constant.id
+        assert constant.as_of, constant.id
+
+
+def test_a_store_is_a_link_of_its_drives() -> None:
+    drive = load_tier("nvme_gen4_x4")
+    link = drive.link(units=4)
+    assert link.bytes_per_s(1 << 20) == pytest.approx(4 * 7e9)
+    assert link.latency_s == drive.first_byte_s
+    assert drive.link(is_reading=False).max_bytes_per_s.value == 4e9
+    with pytest.raises(ModelError, match="write rate"):
+        load_tier("cloud_file_storage").link(is_reading=False)
+
+
+def test_a_users_file_adds_and_overrides_stores_and_wiring(tmp_path: Path) -> None:
+    path = tmp_path / "ours.toml"
+    path.write_text(
+        """
+        gpu = "L40S"
+        name = "Our-GPU"
+        family = "sm90"
+        bf16 = "400TFLOPS"
+        fp4 = "1.6PFLOP/s"
+        scaleup = "100GB/s"
+        gpu_usd_per_hour = 0.75
+        [topology]
+        gpus_per_uplink = 4
+        nvme_placement = "none"
+        [nvme]
+        tier = "our_drive"
+        drives = 3
+        [pool]
+        nvme_tier = "nvme_gen5_x4"
+        drives = 12
+        [storage.our_drive]
+        medium = "nvme"
+        rate_per = "drive"
+        read = "10GB/s"
+        first_byte = "90us"
+        [storage.nfs_over_100g_tcp]
+        write = "1GB/s"
+        """
+    )
+    profile = load_hardware(str(path))
+    gpu = profile.gpu
+    assert (profile.name, gpu.family, gpu.bf16_flops.value) == ("Our-GPU", "sm90", 400e12)
+    assert gpu.fp4_flops is not None
+    assert (gpu.fp4_flops.value, gpu.fp4_flops.kind) == (1.6e15, "given")
+    assert gpu.scaleup_bytes_per_s is not None
+    assert profile.gpu_usd_per_hour.value == 0.75
+    assert profile.topology.gpus_per_uplink.value == 4
+    assert profile.topology.nvme_placement == "none"
+    assert (profile.nvme.title, profile.topology.nvme_per_node.value) == ("our_drive", 3)
+    assert (profile.pool_nvme_tier, profile.pool_nvme_per_node.value) == ("nvme_gen5_x4", 12)
+    nfs = profile.tier("NFS over 100G TCP")
+    assert nfs.read_bytes_per_s.value == 3e9
+    assert nfs.write_bytes_per_s is not None
+    assert nfs.write_bytes_per_s.value == 1e9
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("[topology]\nnic_placement = 'roof'", "none of switch, socket, none"),
+        ("[topology]\nnumanodes = 2", "did you mean `numa_nodes`"),
+        ("[nvme]\ndrives = 1.5", "whole number"),
+        ("[storage]\nx = 3", "`storage.x` is not a table"),
+        ("[storage.x]\nread = '1GB/s'", "no built-in store, so it needs `medium`"),
+        ("[storage.x]\nmedium = 'tape'", "none of dram, nvme"),
+        ("bf16 = 3", "needs a unit"),
+        ("name = 3", "not a text"),
+    ],
+)
+def test_a_fault_in_stores_or_wiring_says_where(tmp_path: Path, text: str, cause: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(f'gpu = "H100"\n{text}')
+    with pytest.raises(UsageError) as caught:
+        load_hardware(str(path))
+    assert cause in (caught.value.cause or "")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "hint"),
+    [
+        ("hbm", "80G", "80GiB` is 2^30"),
+        ("hbm_rate", "3.35T", "GB/s` is gigabytes"),
+        ("hbm", "80Gb", "80GB` is 10^9"),
+        ("bf16", "989T", "989TFLOPS"),
+    ],
+)
+def test_a_bare_letter_is_no_unit(tmp_path: Path, key: str, value: str, hint: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(f'gpu = "H100"\n{key} = "{value}"')
+    with pytest.raises(UsageError) as caught:
+        load_hardware(str(path))
+    assert hint in (caught.value.hint or "")
+    assert caught.value.where is not None
+    assert f"`{key}`" in str(caught.value.where)
+
+
+def test_bits_and_bytes_differ_by_eight(tmp_path: Path) -> None:
+    rates = {}
+    for text in ("400Gb/s", "50GB/s", "400Gbps"):
+        path = tmp_path / "ours.toml"
+        path.write_text(f'gpu = "H100"\n[rdma]\nport = "{text}"')
+        rates[text] = load_hardware(str(path)).rdma.port.peak_bytes_per_s.value
+    assert set(rates.values()) == {50e9}
+
+
+def _facts(shared_dir: Path, name: str) -> list[dict[str, str]]:
+    with (shared_dir / "facts" / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.shared
+def test_every_published_gpu_is_built_in_with_its_figures(shared_dir: Path) -> None:
+    rows = _facts(shared_dir, "gpus.csv")
+    assert [row["gpu"] for row in rows] == list(list_gpus())
+    for row in rows:
+        gpu = load_hardware(row["gpu"]).gpu
+        assert gpu.bf16_flops.value == pytest.approx(float(row["dense_bf16_tflops"]) * 1e12)
+        for column, peak in (("fp8", gpu.fp8_flops), ("fp4", gpu.fp4_flops)):
+            stated = row[f"dense_{column}_tflops"]
+            assert (peak is None) == (not stated), gpu.name
+            if peak is not None:
+                assert peak.value == pytest.approx(float(stated) * 1e12)
+        assert gpu.hbm_bytes.value == float(row["mem_gb"]) * 2**30
+        assert gpu.hbm_bytes_per_s.value == pytest.approx(float(row["mem_bw_gbps"]) * 1e9)
+        assert gpu.tdp_watts == float(row["tdp_w"])
+        scaleup = gpu.scaleup_bytes_per_s
+        assert (0.0 if scaleup is None else scaleup.value) == pytest.approx(
+            float(row["scaleup_gbps_per_dir"] or 0) * 1e9
+        )
+        is_coherent = load_hardware(row["gpu"]).host_link.link == "nvlink_c2c"
+        assert is_coherent == bool(row["c2c_gbps_per_dir"])
+
+
+@pytest.mark.shared
+def test_every_published_store_is_built_in_with_its_figures(shared_dir: Path) -> None:
+    stores = {tier.title: tier for tier in map(load_tier, list_tiers())}
+    rows = [row for row in _facts(shared_dir, "storage.csv") if row["kind"] != "hbm"]
+    assert {row["tier"] for row in rows} == set(stores)
+    for row in rows:
+        tier = stores[row["tier"]]
+        assert tier.medium == row["kind"]
+        assert tier.read_bytes_per_s.value == pytest.approx(float(row["read_gbps"]) * 1e9)
+        write = tier.write_bytes_per_s
+        assert (0.0 if write is None else write.value) == pytest.approx(
+            float(row["write_gbps"] or 0) * 1e9
+        )
+        first_s = float(row["first_byte_latency_us"]) * 1e-6
+        assert tier.first_byte_s.value == pytest.approx(first_s)
+
+
+@pytest.mark.shared
+def test_every_published_price_of_hardware_is_built_in(shared_dir: Path) -> None:
+    known = {
+        (constant.value, constant.low, constant.high)
+        for constant in (
+            *(price(name) for name in read_toml("prices.toml")["constants"]),
+            *(load_hardware(gpu).gpu_usd_per_hour for gpu in list_gpus()),
+        )
+    }
+    other = ("API cache-hit", "GB200", "H800")  # of tokens; two GPUs; without an interval
+    for row in _facts(shared_dir, "prices.csv"):
+        if not row["mid"] or not row["high"] or any(word in row["item"] for word in other):
+            continue
+        stated = (float(row["mid"]), float(row["low"]), float(row["high"]))
+        assert stated in known, row["item"]
