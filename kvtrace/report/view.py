@@ -28,7 +28,8 @@ Origin = Literal["measured", "computed", "modelled"]
 _UNIT_SUFFIX: Final = re.compile(r"_(ns|us|ms|s|bytes_per_s)$")
 _ORIGIN_IN_TITLE: Final = re.compile(r" \((modelled|measured|computed)\)$")
 _STEPPED: Final = ("bucket", "capacity")
-"""Columns of bounds that double or grow tenfold: each in the unit in which it is round."""
+"""Columns of bounds that double or grow tenfold: each in the unit in which it is round. Rows of
+different metrics do not compare either."""
 _TEXT_UNITS: Final = ("name", "names", "flag", "text", "keyed hash", "hash")
 
 
@@ -174,7 +175,7 @@ def _column_scale(table: Table, index: int) -> Scale | None:
     Where sizes are compared with what is held (buckets of KV bytes), all bytes are powers of two.
     """
     name, unit = table.columns[index], table.units[index]
-    if any(word in name for word in _STEPPED):
+    if any(word in name for word in _STEPPED) or "metric" in table.columns:
         return None
     held = table.id.startswith("kv/") or any("bytes_bucket" in one for one in table.columns)
     cells = [row[index] for row in table.rows[:MAX_ROWS]]

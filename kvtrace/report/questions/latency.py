@@ -59,15 +59,16 @@ def quantiles(record: AuditRecord, texts: Texts) -> Part:
         texts("q.quantiles.title"),
         sentences=tuple(sentences),
         small=tuple(view for view in cuts if view is not None),
-        short=(_metrics(every),),
+        short=(_metrics(every, texts),),
         folded=tables(record, ("latency/quantiles",), "measured"),
     )
 
 
-def _metrics(rows: Facts) -> TableView:
+def _metrics(rows: Facts, texts: Texts) -> TableView:
     """Every metric with its quantiles; the intervals stand in the folded table."""
     table = rows.rows[0].table
-    return table_view(choose(table, f"{table.id} in short", _METRICS, rows.rows))
+    title = texts("q.quantiles.table")
+    return table_view(choose(table, f"{table.id} in short", _METRICS, rows.rows, title=title))
 
 
 def metric_name(code: str, texts: Texts) -> str:

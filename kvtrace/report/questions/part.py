@@ -76,12 +76,14 @@ def tables(record: AuditRecord, ids: Sequence[str], origin: Origin) -> tuple[Tab
     )
 
 
-def choose(table: Table, id: str, columns: Sequence[str], rows: Sequence[Row]) -> Table:
+def choose(
+    table: Table, id: str, columns: Sequence[str], rows: Sequence[Row], *, title: str = ""
+) -> Table:
     """Some columns and rows of a query's table, which keeps the query's name."""
     places = [table.columns.index(name) for name in columns if name in table.columns]
     return Table(
         id=id,
-        title=table.title,
+        title=title or table.title,
         query=table.query,
         columns=[table.columns[i] for i in places],
         units=[table.units[i] for i in places],

@@ -30,7 +30,7 @@ def sharing(record: AuditRecord, texts: Texts) -> Part:
     if not kinds:
         return absent_part("sharing", texts)
     by_turn = _by_turn(record, texts)
-    tree = _tree(record)
+    tree = _tree(record, texts)
     return Part(
         "sharing",
         texts("q.sharing.title"),
@@ -113,14 +113,15 @@ def _by_turn(record: AuditRecord, texts: Texts) -> ChartView | None:
     )
 
 
-def _tree(record: AuditRecord) -> TableView | None:
+def _tree(record: AuditRecord, texts: Texts) -> TableView | None:
     """The first prefixes as a tree: each below the one that it goes on from, set in."""
     rows = facts(record, "sharing/top_prefixes")
     table = rows.table
     if table is None or not rows:
         return None
     ordered = _in_tree(Facts(table, rows.rows[:SHORT_ROWS]))
-    chosen = choose(table, "sharing/prefix_tree", _TREE, [row for row, _ in ordered])
+    title, first = texts("q.sharing.tree"), [row for row, _ in ordered]
+    chosen = choose(table, "sharing/prefix_tree", _TREE, first, title=title)
     view = table_view(chosen, origin="computed")
     set_in = tuple(
         (replace(cells[0], indent=min(depth, _MOST_INDENT)), *cells[1:])
