@@ -15,7 +15,7 @@ from kvtrace.cost.deployment import Deployment, build_deployment
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.interval import Interval
 from kvtrace.cost.ledger import LEDGER_LENGTHS, LedgerVerdict, PathLedger
-from kvtrace.cost.ledger_intervals import (
+from kvtrace.cost.ledger_range import (
     COMBINED,
     LedgerIntervals,
     PathIntervals,
@@ -117,7 +117,8 @@ class LedgerOutcome:
 
     def lines(self, width: int | None = None) -> list[str]:
         """The account for people: stages, prices, break-even, and lengths where asked."""
-        lines = [*self._head(), "", self._stages(width), "", self._prices(width), ""]
+        head = [line for text in self._head() for line in textwrap.wrap(text, width or 100)]
+        lines = [*head, "", self._stages(width), "", self._prices(width), ""]
         lines += [self._break_even(width), ""]
         if self.table:
             lines += ["TTFT change by length (below zero the hit is faster)", ""]
@@ -141,7 +142,7 @@ class LedgerOutcome:
             f"{format_bytes(deployment.kv_bytes_per_token)} a token"
         )
         yield (
-            f"recompute {_seconds_span(self.request.recompute_s)} · prefill "
+            f"recompute {_seconds_span(self.request.recompute_s)}: prefill "
             f"{format_seconds(ledger.prefill_full_s)} without the hit, "
             f"{format_seconds(ledger.prefill_new_s)} after it"
         )

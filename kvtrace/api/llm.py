@@ -106,13 +106,16 @@ class LlmSheet:
         shape, placement = self.shape, self.placement
         stage = " · DP attention" if placement.has_dp_attention else ""
         block = f" · blocks of {self.block_size_tokens}" if self.block_size_tokens else ""
-        return [
+        head = (
             f"{shape.name} · {shape.family} · {shape.attention}",
             f"{shape.layers} layers · hidden {shape.hidden:,} · vocabulary {shape.vocab:,}",
             f"parameters {_billions(shape.parameters)} · per token "
             f"{_billions(shape.active_parameters)} · without embeddings {self._nonembed()} · "
             f"published in {shape.native_weight_dtype}",
             f"KV in {self.kv_dtype} · TP{placement.tp} · PP{placement.pp}{stage}{block}",
+        )
+        return [
+            *(line for text in head for line in _wrapped(text, width)),
             "",
             self._groups_table(width),
             "",

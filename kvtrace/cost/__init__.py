@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kvtrace.cost.hf_config import from_hf_config, from_hf_text
     from kvtrace.cost.interval import Interval
     from kvtrace.cost.ledger import Ledger, LedgerTable, build_ledger, ledger_table
-    from kvtrace.cost.ledger_intervals import LedgerIntervals, ledger_intervals
+    from kvtrace.cost.ledger_range import LedgerIntervals, ledger_intervals
     from kvtrace.cost.llm import LlmShape, list_llms, load_llm
     from kvtrace.cost.placement import KvPlacement
     from kvtrace.cost.storage import StorageTier
@@ -70,7 +70,7 @@ _HOME: Final = {
     "KvPlacement": "kvtrace.cost.placement",
     "LEDGER_PATHS": "kvtrace.cost.tier_paths",
     "Ledger": "kvtrace.cost.ledger",
-    "LedgerIntervals": "kvtrace.cost.ledger_intervals",
+    "LedgerIntervals": "kvtrace.cost.ledger_range",
     "LedgerTable": "kvtrace.cost.ledger",
     "Link": "kvtrace.cost.hardware",
     "LlmShape": "kvtrace.cost.llm",
@@ -84,7 +84,7 @@ _HOME: Final = {
     "find_path": "kvtrace.cost.tier_paths",
     "from_hf_config": "kvtrace.cost.hf_config",
     "from_hf_text": "kvtrace.cost.hf_config",
-    "ledger_intervals": "kvtrace.cost.ledger_intervals",
+    "ledger_intervals": "kvtrace.cost.ledger_range",
     "ledger_table": "kvtrace.cost.ledger",
     "list_gpus": "kvtrace.cost.hardware",
     "list_llms": "kvtrace.cost.llm",

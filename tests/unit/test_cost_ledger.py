@@ -1,0 +1,255 @@
+"""The ledger with stores, intervals and lengths, against figures worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kvtrace import api
+from kvtrace.cost import (
+    LEDGER_PATHS,
+    Deployment,
+    build_deployment,
+    build_ledger,
+    find_path,
+    ledger_intervals,
+    load_hardware,
+)
+from kvtrace.cost.evidence import Constant
+from kvtrace.cost.interval import figure_intervals, with_constant
+from kvtrace.cost.ledger import stall_layerwise_s
+from kvtrace.cost.ledger_range import ranged_constants
+from kvtrace.cost.tier_paths import path_title
+from kvtrace.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def llama() -> Deployment:
+    return build_deployment("Llama-3.1-70B", "H100-SXM5", tp=8)
+
+
+def test_local_drives_are_read_side_by_side_and_land_in_host_memory(llama: Deployment) -> None:
+    path = find_path(llama, "local_nvme")
+    pull, load = path.stages
+    # 8 drives of 7 GB/s, 80 us to the first byte; the load is that of host DRAM
+    assert pull.links[0].bytes_per_s == 8 * 7e9
+    assert pull.latency_s == pytest.approx(80e-6)
+    assert [link.link_id for link in pull.links] == ["nvme_gen4_x4", "host_dram_write"]
+    assert load == llama.path("dram_pcie").stages[0]
+    assert path.lookup_s == llama.hardware.dram_lookup_s.value
+    assert path.stage_times(56e9)["pull"] == pytest.approx(1.00008)
+
+
+def test_small_instances_share_the_drives_of_their_node() -> None:
+    small = build_deployment("Llama-3.1-8B", "H100-SXM5", tp=1)
+    link = find_path(small, "local_nvme").stages[0].links[0]
+    assert (link.bytes_per_s, link.shared_by) == (8 * 7e9, 8.0)
+
+
+def test_an_instance_over_two_nodes_reads_the_drives_of_both() -> None:
+    wide = build_deployment("DeepSeek-V3", "H100-SXM5", tp=16)
+    link = find_path(wide, "local_nvme").stages[0].links[0]
+    assert (link.bytes_per_s, link.shared_by) == (2 * 8 * 7e9, 1.0)
+
+
+def test_flash_of_a_pool_crosses_the_network(llama: Deployment) -> None:
+    pull = find_path(llama, "pool_ssd").stages[0]
+    assert [link.link_id for link in pull.links] == ["pool_nvme", "nic_rdma", "host_dram_write"]
+    assert pull.bytes_per_s == 8 * 7e9
+    bounce = llama.path("pool_rdma_bounce").stages[0]
+    assert pull.latency_s == pytest.approx(bounce.latency_s + 80e-6)
+
+
+def test_a_store_is_found_by_its_name_or_a_plain_word(llama: Deployment) -> None:
+    named = find_path(llama, "object_store_coreweave_aios_per_8_gpu_node")
+    assert named.stages == find_path(llama, "object_store").stages
+    assert named.stages[0].links[0].bytes_per_s == 9.2e9
+    assert find_path(llama, "NFS over 100G TCP").lookup_s == llama.hardware.pool_lookup_s.value
+    drive = find_path(llama, "nvme_gen5_x4").stages[0].links[0]
+    assert drive.bytes_per_s == 8 * 13.5e9
+    socket = find_path(llama, "dram_ddr5_4800_8ch_1_socket").stages[0].links[0]
+    assert socket.bytes_per_s == 2 * 240e9
+    for path in LEDGER_PATHS:
+        assert path_title(llama, path)
+
+
+def test_a_bare_rate_is_a_link_without_fixed_seconds(llama: Deployment) -> None:
+    assert find_path(llama, "20GB/s").move_s(20e9) == 1.0
+    assert find_path(llama, "4x20GB/s").move_s(20e9) == 0.25
+    assert find_path(llama, "400Gb/s").bytes_per_s == 50e9
+    with pytest.raises(UsageError, match="no clear unit"):
+        find_path(llama, "20GB")
+    with pytest.raises(UsageError) as caught:
+        find_path(llama, "pool_rmda_direct")
+    assert "pool_rdma_direct" in (caught.value.cause or "")
+
+
+def test_layers_hide_the_move_behind_the_prefill() -> None:
+    # 4 layers of 1 s each load and 2 s each compute: the first load shows, nothing else
+    assert stall_layerwise_s(lookup_s=0.5, transfer_s=4, prefill_s=8, layers=4) == 1.5
+    # loads of 2 s against 1 s of compute: the first, and one more second a layer
+    assert stall_layerwise_s(lookup_s=0.5, transfer_s=8, prefill_s=4, layers=4) == 0.5 + 2 + 3
+    assert stall_layerwise_s(lookup_s=0.0, transfer_s=3, prefill_s=0, layers=3) == 3
+
+
+def test_gpus_that_wait_for_a_move_lose_its_seconds(llama: Deployment) -> None:
+    ledger = build_ledger(llama, tokens=2_000, cached_tokens=1_900)
+    for path in ledger.paths:
+        freed = 8 * (ledger.recompute_s - path.move_s)
+        assert path.gpu_seconds_freed_sync == pytest.approx(freed)
+
+
+def test_a_hit_before_the_first_checkpoint_moves_nothing() -> None:
+    hybrid = build_deployment("Qwen3-Next-80B-A3B", "H100", tp=4)
+    ledger = build_ledger(hybrid, tokens=900, cached_tokens=800)
+    assert (ledger.reusable_tokens, ledger.kv_bytes, ledger.recompute_s) == (0, 0, 0.0)
+    assert {path.verdict for path in ledger.paths} == {"nothing_to_move"}
+    assert {path.break_even_bytes_per_s for path in ledger.paths} == {None}
+    after = build_ledger(hybrid, tokens=1_500, cached_tokens=1_400)
+    assert after.reusable_tokens == 1_056
+    # 12 layers x 2 048 bytes a token, two KV heads over four ranks: twice; and the state
+    assert after.kv_bytes == 1_056 * 12 * 2_048 * 2 + 77_266_944
+    new = hybrid.prefill.prefill_s(1_500.0 - 1_056.0, 1_056.0)
+    assert after.recompute_s == hybrid.prefill.prefill_s(1_500.0, 0.0) - new
+
+
+def test_blocks_round_the_move_up(llama: Deployment) -> None:
+    ledger = build_ledger(llama, tokens=2_000, cached_tokens=1_900, block_size_tokens=256)
+    assert ledger.kv_bytes == 2_048 * 327_680
+
+
+def _rate(value: float, low: float | None, high: float | None, id: str) -> Constant:
+    return Constant(id, id, value, "B/s", low, high, "assumed", "test", "2026")
+
+
+def test_constants_that_err_independently_add_in_quadrature(llama: Deployment) -> None:
+    # f = a - b at (10, 4): a moves it by +3 and -2, b by +2 (its low) and -4 (its high)
+    a, b = _rate(10, 8, 13, "moves.a"), _rate(4, 2, 8, "moves.b")
+    hardware = replace(llama.hardware, chunk_bytes=a, handover_s=b)
+    deployment = replace(llama, hardware=hardware)
+    span = figure_intervals(
+        deployment,
+        lambda d: {"f": d.hardware.chunk_bytes.value - d.hardware.handover_s.value},
+        (a, b),
+    )["f"]
+    assert span.value == 6
+    assert span.low == pytest.approx(6 - math.sqrt(2**2 + 4**2))
+    assert span.high == pytest.approx(6 + math.sqrt(3**2 + 2**2))
+    assert span.excludes_zero
+
+
+def test_a_constant_is_moved_wherever_it_stands(llama: Deployment) -> None:
+    gemm = next(c for c in llama.prefill.evidence if ".gemm_" in c.id)
+    slower = with_constant(llama, gemm.id, gemm.value / 2)
+    assert slower.prefill.gemm_token_s == pytest.approx(2 * llama.prefill.gemm_token_s)
+    drive = with_constant(llama, "tiers.nvme_gen4_x4.read_bytes_per_s", 1e9)
+    assert find_path(drive, "local_nvme").stages[0].bytes_per_s == 8e9
+    assert with_constant(llama, "no.such", 1.0).hardware is llama.hardware
+
+
+def test_intervals_hold_the_values_and_say_what_is_settled(llama: Deployment) -> None:
+    (row,) = ledger_intervals(llama, requests=[(2_000, 1_900)], paths=LEDGER_PATHS)
+    assert row.recompute_s.low < row.ledger.recompute_s < row.recompute_s.high
+    for path in row.ledger.paths:
+        spans = row.paths[path.path_id]
+        assert spans.move_s.low <= path.move_s <= spans.move_s.high
+        assert spans.ttft_change_s.low <= path.ttft_change_s <= spans.ttft_change_s.high
+        low, high = spans.break_even_low_bytes_per_s, spans.break_even_high_bytes_per_s
+        assert low is not None
+        assert high is not None
+        assert path.break_even_bytes_per_s is not None
+        assert low <= path.break_even_bytes_per_s <= high
+        agrees = spans.ttft_change_s.high < 0 or spans.ttft_change_s.low > 0
+        assert spans.is_settled == agrees
+    assert row.paths["dram_pcie"].is_settled
+
+
+def test_a_constant_without_an_interval_leaves_no_doubt(llama: Deployment) -> None:
+    ids = {constant.id for constant in ranged_constants(llama, ("20GB/s",))}
+    assert "hosts.hgx_hopper.dram_bytes" not in ids
+    (row,) = ledger_intervals(llama, requests=[(2_001, 2_000)], paths=("20GB/s",))
+    spans = row.paths["20GB/s"]
+    assert spans.move_s.low == spans.move_s.value == spans.move_s.high == 0.032768
+
+
+def test_the_verb_prints_what_it_returns_as_json(tmp_path: Path) -> None:
+    outcome = api.ledger(tokens=2_000, cached=1_900, paths=("dram_pcie", "1GB/s"), lengths=(4_000,))
+    document = json.loads(outcome.to_json())
+    assert (document["llm"], document["tp"]) == ("Meta-Llama-3.1-70B", 8)
+    request = document["request"]
+    assert request["kv_bytes"] == 1_900 * 327_680
+    for path in request["paths"]:
+        assert path["stall_s"] == path["move_s"]["value"]
+        stages = path["lookup_s"] + path["pull_s"] + path["load_s"]
+        assert path["move_s"]["value"] == pytest.approx(stages)
+        per_gpu = path["break_even_bytes_per_s"]["value"] / 8
+        assert path["break_even_bytes_per_s_per_gpu"] == per_gpu
+    (row,) = document["table"]
+    assert (row["tokens"], row["cached_tokens"]) == (4_000, 3_800)
+    assert document["constants"]
+    assert document["note"] is None
+
+
+def test_the_verb_notes_weights_that_do_not_fit_and_refuses_lengths_without_a_hit() -> None:
+    from kvtrace.config import resolve_settings
+
+    settings = resolve_settings({"llm": "Llama-3.1-70B", "hardware": "A100", "tp": 1})
+    outcome = api.ledger(settings=settings, paths=("20GB/s",))
+    assert "does not fit on 1 x A100-SXM4-80GB" in (outcome.note or "")
+    assert any(line.startswith("note: ") for line in outcome.lines(100))
+    for lengths in ((1,), (0,)):
+        with pytest.raises(UsageError, match="no request with a hit"):
+            api.ledger(settings=settings, lengths=lengths)
+    with pytest.raises(UsageError, match="block-size"):
+        api.ledger(settings=settings, block_size=0)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_verbs_keep_within_the_terminal(width: int, tmp_path: Path) -> None:
+    ours = tmp_path / "ours.toml"
+    ours.write_text('gpu = "H100"\ngpu_usd_per_hour = 2.5')
+    printed = [
+        *api.ledger(lengths=(512, 131_072)).lines(width),
+        *api.llm().lines(width),
+        *api.llm("DeepSeek-V3.2", tp=8, pp=2, block_size=64).lines(width),
+        *api.llm("Kimi-K3", tp=8, dp_attention=True).lines(width),
+        *api.hardware().lines(width),
+        *api.hardware("GB200").lines(width),
+        *api.hardware("prices").lines(width),
+        *api.hardware(file=str(ours)).lines(width),
+    ]
+    longest = max((line for text in printed for line in text.splitlines()), key=len)
+    assert len(longest) <= width, longest
+
+
+def test_a_users_price_reaches_the_sheet(tmp_path: Path) -> None:
+    ours = tmp_path / "ours.toml"
+    ours.write_text('gpu = "H100"\ngpu_usd_per_hour = 2.5\n[storage.box]\nmedium = "nfs"\n'
+                    'read = "2GB/s"\nfirst_byte = "1ms"')  # fmt: skip
+    document = json.loads(api.hardware(str(ours)).to_json())
+    price = next(c for c in document["constants"] if c["section"] == "price")
+    assert (price["value"], price["kind"]) == (2.5, "given")
+    box = json.loads(api.hardware("box", file=str(ours)).to_json())
+    assert (box["medium"], box["constants"][0]["value"]) == ("nfs", 2e9)
+    assert load_hardware(str(ours)).tier("box").rate_per == "client"
+    with pytest.raises(UsageError) as caught:
+        api.hardware("H10O")
+    assert "H100-SXM5" in (caught.value.cause or "")
+
+
+def test_the_sheet_of_an_llm_is_exact_as_json() -> None:
+    document = json.loads(api.llm("Meta-Llama-3.1-70B", tp=16, pp=2, kv_dtype="fp8").to_json())
+    row = document["lengths"][0]
+    # 8 KV heads over 16 ranks: two copies; 40 of 80 layers and one head a rank
+    assert row["tokens"] == 1_024
+    assert row["kv_bytes_all_ranks"] == 1_024 * 163_840 * 2
+    assert row["kv_bytes_fullest_rank"] == 1_024 * 40 * 2 * 128
+    assert row["prefill_flops"] == 2 * 68.45e9 * 1_024 + 2_621_440 * 1_024**2 / 2
+    assert document["groups"][0]["copies"] == 2
+    unknown = json.loads(api.llm("DeepSeek-V4-Pro").to_json())
+    assert unknown["lengths"][0]["prefill_flops"] is None
+    assert len(json.loads(api.llm().to_json())["llms"]) == 60
