@@ -49,11 +49,6 @@ class NetNegative:
     slow_bytes_per_s: float
     fast_bytes_per_s: float
 
-    @property
-    def share_low(self) -> float:
-        """0 without hits."""
-        return self.low / self.hits if self.hits else 0.0
-
     def quantity(self, option_id: str) -> Quantity:
         """As the record shows it."""
         return Quantity(

@@ -52,20 +52,6 @@ def with_arbiter(scenario: Scenario) -> Scenario:
     return replace(scenario, load_decision="arbiter", title=f"{scenario.title}, arbiter")
 
 
-def arbiter_scenarios(deployment: Deployment, fleet: Fleet) -> tuple[Scenario, ...]:
-    """The three `pool_dram_*` options, each with an arbiter.
-
-    Raises:
-        ModelError: the LLM does not fit, or its FLOPs are not known.
-    """
-    pooled = {option.option_id for option in _POOL_OPTIONS}
-    return tuple(
-        with_arbiter(scenario)
-        for scenario in build_scenarios(deployment, fleet)
-        if scenario.option_id in pooled
-    )
-
-
 def build_scenarios(
     deployment: Deployment,
     fleet: Fleet,

@@ -61,18 +61,3 @@ def smallest_fleet(
         middle = (least + bad) // 2
         bad, least = (bad, middle) if ask(middle) else (middle, least)
     return least, good[least]
-
-
-def one_fewer(
-    trace: RequestTrace,
-    build: Build,
-    is_good: IsGood,
-    *,
-    instances: int,
-    warmup_requests: int = 0,
-) -> ReplayResult | None:
-    """The replay on one instance less if it is still good, else None; one replay."""
-    if instances <= 1:
-        return None
-    result = simulate(trace, build(instances - 1), warmup_requests=warmup_requests)
-    return result if is_good(result) else None

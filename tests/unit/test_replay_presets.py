@@ -9,7 +9,7 @@ import pytest
 from kvtrace.cost.deployment import Deployment, build_deployment
 from kvtrace.cost.fleet import Fleet, default_fleet
 from kvtrace.replay.engine import simulate
-from kvtrace.replay.presets import arbiter_scenarios, build_scenarios
+from kvtrace.replay.presets import build_scenarios, with_arbiter
 from kvtrace.replay.scenario import Scenario
 from tests.unit.replay_cases import Ask, make_trace
 
@@ -144,11 +144,10 @@ def test_no_idle_dram_is_hbm_alone(deployment: Deployment, fleet: Fleet) -> None
 
 
 def test_pools_can_have_an_arbiter(deployment: Deployment, fleet: Fleet) -> None:
-    plain = by_id(deployment, fleet)
-    judged = arbiter_scenarios(deployment, fleet)
-    assert [scenario.option_id for scenario in judged] == list(plain)[3:]
-    for scenario in judged:
-        before = plain[scenario.option_id]
+    pools = list(by_id(deployment, fleet).values())[3:]
+    for before in pools:
+        scenario = with_arbiter(before)
+        assert scenario.option_id == before.option_id
         assert (before.load_decision, scenario.load_decision) == ("always", "arbiter")
         assert scenario.title == f"{before.title}, arbiter"
         assert scenario.tiers == before.tiers

@@ -6,7 +6,7 @@ import pytest
 
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
-from kvtrace.replay.search import one_fewer, smallest_fleet
+from kvtrace.replay.search import smallest_fleet
 from tests.unit.replay_cases import Ask, make_scenario, make_trace
 
 TRACE = make_trace([Ask(0, prompt=10), Ask(1, prompt=10)])
@@ -53,16 +53,6 @@ def test_no_count_may_be_enough() -> None:
     assert asked.counts == [3, 4, 6, 10]
 
 
-def test_one_fewer_is_one_replay() -> None:
-    asked = Asked()
-    fewer = one_fewer(TRACE, asked.build, lambda _: True, instances=4)
-    assert fewer is not None
-    assert fewer.scenario.instances == 3
-    assert one_fewer(TRACE, asked.build, lambda _: False, instances=4) is None
-    assert one_fewer(TRACE, asked.build, lambda _: True, instances=1) is None
-    assert asked.counts == [3, 3]
-
-
 def test_history_warms_each_replay() -> None:
     trace = make_trace([Ask(0, "abc"), Ask(1, "abc")])
 
@@ -78,13 +68,3 @@ def test_history_warms_each_replay() -> None:
         warmup_requests=1,
     )
     assert found is not None
-    assert (
-        one_fewer(
-            trace,
-            lambda _: make_scenario(),
-            is_warm,
-            instances=2,
-            warmup_requests=1,
-        )
-        is not None
-    )

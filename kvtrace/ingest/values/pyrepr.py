@@ -20,7 +20,6 @@ _STRING: Final = {
     "'": re.compile(_SINGLE, re.DOTALL),
     '"': re.compile(_DOUBLE, re.DOTALL),
 }
-_INT_LIST = re.compile(r"\[(?:\d++(?:, ?\d++)*+)?\]")
 _TEXT = re.compile(rf"({_SINGLE}|{_DOUBLE})(?: \.\.\. ({_SINGLE}|{_DOUBLE}))?", re.DOTALL)
 _BETWEEN: Final = frozenset((", ", ": ", "{", "}", "], ", ": [", "}, {"))
 """What mostly stands between texts, and is JSON as it is."""
@@ -49,11 +48,6 @@ def string_end(text: str, start: int) -> int | None:
     pattern = _STRING.get(text[start : start + 1])
     match = pattern.match(text, start) if pattern is not None else None
     return match.end() if match is not None else None
-
-
-def int_list_length(text: str) -> int | None:
-    """How many integers the list repr holds; None if it is not a whole list of integers."""
-    return None if _INT_LIST.fullmatch(text) is None else checked_list_length(text)
 
 
 def checked_list_length(text: str) -> int:

@@ -85,7 +85,7 @@ def s3_fifo_hits(
                                 oldest = main[main_out % ring]
                                 main_out += 1
                             is_bound = kids[oldest] > 0 or owner[oldest] == request
-                            if is_small and uses[oldest] >= 2:
+                            if is_small and uses[oldest] >= PROMOTE_FROM:
                                 state[oldest] = 2
                                 uses[oldest] = 0
                                 in_small -= weight[oldest]
@@ -96,7 +96,7 @@ def s3_fifo_hits(
                                 small[small_in % ring] = oldest
                                 small_in += 1
                             elif not is_small and (is_bound or uses[oldest] > 0):
-                                uses[oldest] = max(0, min(uses[oldest], 3) - 1)
+                                uses[oldest] = max(0, min(uses[oldest], MOST_USES) - 1)
                                 main[main_in % ring] = oldest
                                 main_in += 1
                             else:
