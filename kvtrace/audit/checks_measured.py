@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvtrace.audit.checks import Evidence, Hit, in_ms, known_only, measured
+from kvtrace.audit.data import dating_files
 from kvtrace.audit.ranges import ratio
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.thresholds import (
@@ -120,12 +121,8 @@ def reuse_unknown(evidence: Evidence) -> Hit | None:
 
 def clock_coarse(evidence: Evidence) -> Hit | None:
     """The clock's step is longer than the mean time between arrivals."""
-    wanted = {s.source_id for s in evidence.data.sources if s.role == "headline"}
-    steps = [
-        entry.clock_resolution_ns
-        for entry in evidence.data.files
-        if wanted.intersection(entry.source_ids) and entry.clock_resolution_ns is not None
-    ]
+    dating = dating_files(evidence.data.sources, evidence.data.files)
+    steps = [e.clock_resolution_ns for e in dating if e.clock_resolution_ns is not None]
     gap_s = ratio(evidence.data.span_s, max(evidence.data.requests - 1, 0))
     if not steps or gap_s is None or max(steps) / NS_PER_S <= gap_s:
         return None

@@ -10,9 +10,11 @@ from kvtrace.audit.confidence import GRADE_SAYS
 from kvtrace.audit.record import Data, Validity
 from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN
 from kvtrace.audit.words import counted
-from kvtrace.schema.manifest import FileEntry, Grade, Manifest, SourceEntry
+from kvtrace.schema.manifest import FileEntry, Grade, Manifest, Note, SourceEntry
 from kvtrace.units import NS_PER_S, format_seconds
 
+_TAKEN_CLOCK: Final = "clock_from_joined_source"
+"""Note of a source whose arrivals a joined one dates."""
 _BEST_FIRST: Final = "ABLC"
 """Grades with rows of requests come before aggregates."""
 
@@ -29,8 +31,34 @@ class Window:
     @property
     def headline_files(self) -> list[FileEntry]:
         """Files whose rows feed the totals."""
-        wanted = {s.source_id for s in self.manifest.sources if s.role == "headline"}
-        return [entry for entry in self.manifest.files if wanted.intersection(entry.source_ids)]
+        headline = [source for source in self.manifest.sources if source.role == "headline"]
+        return _files_of(headline, self.manifest.files)
+
+
+def dating_files(sources: Sequence[SourceEntry], files: Sequence[FileEntry]) -> list[FileEntry]:
+    """Files whose clock dates the arrivals of the totals.
+
+    The headline's own, or those of the joined sources whose clock it took over.
+    """
+    headline = [source for source in sources if source.role == "headline"]
+    own = _files_of(headline, files)
+    if not any(taken_clock(source, files) for source in headline):
+        return own
+    clocks = {source.clock for source in headline}
+    joined = _files_of([source for source in sources if source.role == "joined"], files)
+    return [entry for entry in joined if entry.clock in clocks] or own
+
+
+def taken_clock(source: SourceEntry, files: Sequence[FileEntry]) -> Note | None:
+    """Which joined source dates this one's arrivals; null where its own clock does."""
+    note = next((note for note in source.notes if note.code == _TAKEN_CLOCK), None)
+    is_other = all(entry.clock != source.clock for entry in _files_of([source], files))
+    return note if is_other else None
+
+
+def _files_of(sources: Sequence[SourceEntry], files: Sequence[FileEntry]) -> list[FileEntry]:
+    wanted = {source.source_id for source in sources}
+    return [entry for entry in files if wanted.intersection(entry.source_ids)]
 
 
 def grade_of(sources: Sequence[SourceEntry]) -> Grade:
@@ -80,7 +108,15 @@ def _evidence(window: Window) -> Iterator[Validity]:
 
 
 def _clock(window: Window) -> Iterator[Validity]:
+    manifest = window.manifest
     seen = set()
+    for source in manifest.sources:
+        taken = taken_clock(source, manifest.files) if source.role == "headline" else None
+        if taken is not None:
+            seen |= {(e.clock, e.clock_resolution_ns) for e in _files_of([source], manifest.files)}
+            yield Validity(
+                code="clock", severity="info", message=f"Clock: {source.clock}: {taken.message}"
+            )
     for entry in window.headline_files:
         if entry.clock is None or (entry.clock, entry.clock_resolution_ns) in seen:
             continue

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 
 from kvtrace.audit.build import build_audit
-from kvtrace.audit.data import build_data, grade_of
+from kvtrace.audit.data import build_data, dating_files, grade_of
 from kvtrace.audit.inputs import SettingValue
 from kvtrace.audit.modelled_tables import build_modelled_tables
 from kvtrace.audit.record import Data, Validity
@@ -18,7 +19,7 @@ from kvtrace.audit.window import deployment_validity
 from kvtrace.cost.deployment import build_deployment
 from kvtrace.cost.fleet import default_fleet
 from kvtrace.query.catalog import QueryResult
-from kvtrace.schema.manifest import CacheDomain, Manifest, SourceEntry
+from kvtrace.schema.manifest import CacheDomain, Manifest, Note, SourceEntry
 from tests.unit.audit_fakes import (
     make_deployment,
     make_input,
@@ -138,6 +139,36 @@ def test_clock_is_stated(clock: Any, severity: str) -> None:
     manifest = make_manifest()
     manifest.files[0].clock = clock
     assert validity(data_of(manifest), "clock")[0].severity == severity
+
+
+def dated_by_another() -> Manifest:
+    """A headline trace with steps of 60 s, dated by a joined log with steps of 1 us."""
+    manifest = make_manifest()
+    theirs = source("L", "joined", 7)
+    own = next(entry for entry in manifest.sources if entry.role == "headline")
+    own.clock = theirs.clock
+    own.notes.append(Note(code="clock_from_joined_source", message="arrivals are dated by azure"))
+    joined = msgspec.structs.replace(
+        manifest.files[0], file_id=9, source_ids=[7], clock="utc", clock_resolution_ns=1_000
+    )
+    manifest.files[0].clock, manifest.files[0].clock_resolution_ns = "relative", 60 * 10**9
+    manifest.sources.append(theirs)
+    manifest.files.append(joined)
+    return manifest
+
+
+def test_the_clock_is_that_of_the_source_that_dates_the_arrivals() -> None:
+    (entry,) = validity(data_of(dated_by_another()), "clock")
+    assert entry.message == "Clock: utc: arrivals are dated by azure"
+
+
+def test_a_coarse_clock_of_its_own_is_no_matter_where_another_dates_the_arrivals() -> None:
+    # 90 000 s over 1 999 gaps is 45 s: shorter than the 60 s of the headline, not than 1 us
+    manifest = dated_by_another()
+    dating = dating_files(manifest.sources, manifest.files)
+    assert [entry.clock_resolution_ns for entry in dating] == [1_000]
+    record = build_audit(make_input(manifest=manifest))
+    assert "clock_coarse" not in {finding.id for finding in record.findings}
 
 
 def test_unconfirmed_is_what_the_verdict_calls_so() -> None:
