@@ -19,7 +19,7 @@ from kvtrace.store.derived import is_derived_with, write_derived
 from kvtrace.store.lock import OutputLock
 
 ASSUMED_INSTANCES: Final = (2, 4, 8)
-"""Shown by `analyze` where nobody says how many instances there are."""
+"""Shown by `analyze` beside its own assumption where nobody says how many instances there are."""
 ONE_PASS_ROUTINGS: Final[tuple[Routing, ...]] = ("round_robin", "session_sticky", "kv_centric")
 """Routings that do not depend on the capacity: one pass gives every capacity."""
 MOST_REQUESTS: Final = 100_000
@@ -91,6 +91,8 @@ def derive_for_audit(
 ) -> Dataset:
     """What `analyze` makes unasked: at the stated number of instances, else at a few.
 
+    The number that the replays assume is among the few: the verdict can be read beside the table.
+
     Nothing without blocks, or where the trace is long and nobody asked for everything.
     """
     if trace is None or not trace.distinct_blocks:
@@ -100,7 +102,7 @@ def derive_for_audit(
     watch.start("pooling")
     stated = next((one for one in setup.settings if one.name == "instances"), None)
     is_stated = stated is not None and stated.is_confirmed
-    instances = (setup.fleet.instances,) if is_stated else ASSUMED_INSTANCES
+    instances = (setup.fleet.instances, *(() if is_stated else ASSUMED_INSTANCES))
     level = level_of(setup.deployment, setup.fleet, trace)
     plan = plan_pools(dataset, trace, level, instances=instances, routings=ONE_PASS_ROUTINGS)
     derived = derive_pools(dataset, trace, plan, lock=lock)
