@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichBars
     from rich.progress import TaskID
 
+_WHOLE_MB_PER_S = 10
+"""From here a tenth of a MB/s says nothing."""
+
 
 class PlainProgress:
     """Writes one line when a stage ends."""
@@ -47,7 +50,9 @@ class PlainProgress:
         if not self._bytes:
             return f"{self._rows:,} rows" if self._rows else ""
         speed = self._bytes / MB / max(time.monotonic() - self._started_s, 1e-9)
-        return f"{self._rows:,} rows, {speed:,.0f} MB/s, {self._rejected:,} quarantined"
+        decimals = 0 if speed >= _WHOLE_MB_PER_S else 1
+        shown = f"{speed:,.{decimals}f} MB/s"
+        return f"{self._rows:,} rows, {shown}, {self._rejected:,} quarantined"
 
 
 class LiveProgress(PlainProgress):
