@@ -87,7 +87,7 @@ def _call(target: Target, rows: ExportRows, path: Path | None) -> str:
 def _target(to: str) -> Target:
     if to in TARGETS:
         return TARGETS[to]
-    close = difflib.get_close_matches(to, TARGETS, n=1, cutoff=0.4) or list(TARGETS)
+    close = difflib.get_close_matches(to, TARGETS, n=1, cutoff=0.6) or list(TARGETS)
     raise UsageError(
         "KVT-E001",
         f"there is no export format `{to}`",
