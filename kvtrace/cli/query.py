@@ -162,7 +162,11 @@ def _mode(mode: Mode | None, as_json: bool, output: Path | None) -> ModeName:
     from kvtrace.api.querymodes import MODE_OF_SUFFIX
 
     if as_json and mode not in (None, Mode.JSON):
-        raise UsageError("KVT-U015", f"both --json and --mode {mode} are given")
+        raise UsageError(
+            "KVT-U015",
+            f"both --json and --mode {mode} are given",
+            hint=f"leave one of them out: `--mode {mode}`",
+        )
     if as_json:
         return "json"
     if mode is not None:

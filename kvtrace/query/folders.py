@@ -41,7 +41,13 @@ def own_queries_of(folder: Path) -> list[tuple[str, QueryInfo]]:
             error.code, error.message, where=error.where, cause=error.cause, hint=error.hint
         ) from error
     except UnicodeDecodeError as error:
-        raise UsageError("KVT-Q015", f"a query in `{folder}` is not UTF-8 text") from error
+        raise UsageError(
+            "KVT-Q015",
+            f"a query in `{folder}` is not UTF-8 text",
+            where=Location(str(folder)),
+            cause=str(error),
+            hint="save it as UTF-8: `iconv -f LATIN1 -t UTF-8 OLD.sql > NEW.sql`",
+        ) from error
     if not found:
         raise UsageError(
             "KVT-Q016",

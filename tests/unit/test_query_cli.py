@@ -201,3 +201,19 @@ def test_shown_sql_carries_what_is_known(capsys: Typed, made: Path) -> None:
     _, out, _ = kvtrace(capsys, made, "kv/summary", "--show-sql", "--llm", "Llama-3.1-70B")
     assert "set variable kv_bytes_per_token = 327680" in out
     assert "set variable block_size_tokens = 64::bigint;" in out
+
+
+def test_a_folder_query_in_another_encoding_says_how_to_save_it(
+    capsys: Typed, made: Path, folder: Path
+) -> None:
+    (folder / "my" / "statuses.sql").write_bytes(HEADED.encode() + b"-- caf\xe9\n")
+    code, _, err = kvtrace(capsys, made, "my/statuses", "--queries", folder)
+    assert code == 2
+    assert "error[KVT-Q015]" in err
+    assert "hint: save it as UTF-8" in err
+
+
+def test_two_modes_at_once_are_named(capsys: Typed, made: Path) -> None:
+    code, _, err = kvtrace(capsys, made, "reuse/summary", "--json", "--mode", "csv")
+    assert code == 2
+    assert "hint: leave one of them out: `--mode csv`" in err
