@@ -128,6 +128,8 @@ class _Answers:
 
 def _ask(dataset: Dataset, capacities: Sequence[int], bytes_per_token: float | None) -> _Answers:
     catalog = load_catalog()
+    size = dataset.manifest.totals.block_size_tokens  # of all domains: others are not simulated
+    curve: dict[str, Param] = {"capacities": capacities, "block_size_tokens": size}
     with dataset.session() as session:
 
         def rows(name: str, params: Mapping[str, Param]) -> list[Row]:
@@ -136,7 +138,7 @@ def _ask(dataset: Dataset, capacities: Sequence[int], bytes_per_token: float | N
         return _Answers(
             statuses=rows("coverage/statuses", {}),
             reuse=rows("reuse/summary", {})[0],
-            curve=rows("reuse/capacity_curve", {"capacities": capacities}) if capacities else [],
+            curve=rows("reuse/capacity_curve", curve) if capacities else [],
             kv=rows("kv/summary", {"kv_bytes_per_token": bytes_per_token})[0],
         )
 

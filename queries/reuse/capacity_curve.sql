@@ -6,7 +6,7 @@
 -- order: capacity_blocks
 -- note: exact for every capacity. Each cache domain has a cache of this capacity to itself; where
 -- note: blocks of domains differ in size, a capacity counts blocks of the largest, and each cache
--- note: holds as many tokens.
+-- note: holds as many tokens. A capacity of 0 hits nothing; negative ones give no row.
 -- note: capacities null: 1, 2, 5, 10, 20, 50 … and the distinct blocks of the largest domain.
 -- note: block_size_tokens null: the largest mean tokens per block of an atom of the domain.
 -- note: an atom at distance d hits clamp(C - d + 1, 0, its blocks) blocks: over C a ramp that bends
@@ -68,7 +68,7 @@ own_capacities as (   -- one row per capacity and block size: the capacity in bl
     from capacities
     cross join totals
     cross join (select distinct block_size_tokens from domains) as sizes
-    where capacities.capacity_blocks > 0
+    where capacities.capacity_blocks >= 0
 ),
 ramps as (   -- one row per reusable atom: its first block hits above a capacity of from_blocks
     select

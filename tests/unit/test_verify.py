@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from kvtrace import api
+from kvtrace.config import resolve_settings
 from kvtrace.errors import OutputError, UsageError
 from kvtrace.schema.manifest import Manifest
 from kvtrace.store.files import file_digest
@@ -60,6 +61,22 @@ def test_the_samples_pass(made: Path) -> None:
     assert sum(name.startswith("query/lru_hit_blocks_at_") for name in verdicts) == 3
     assert verdicts["engine/vllm_text_2/prompt_tokens"] == "pass"
     assert verdicts["engine/vllm_text_2/hit_ratio_tokens"] == "cannot_compare"
+
+
+def test_a_trace_whose_atoms_all_end_in_a_partial_block_passes(tmp_path: Path) -> None:
+    # 20 tokens are blocks of 16 and of 4, always touched together: no atom shows the block size
+    # in its mean of 10. Capacity 1 of 2 distinct blocks: the second request hits 16 tokens.
+    rows = [
+        {"timestamp": second, "input_length": 20, "output_length": 1, "hash_ids": [1, 2]}
+        for second in (0, 1000)
+    ]
+    log = tmp_path / "trace.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = resolve_settings({"block_size": 16})
+    api.ingest([log], output=tmp_path / "out", settings=settings)
+    checks = {one.id: one for one in api.verify(tmp_path / "out").checks}
+    assert checks["query/lru_hit_tokens_at_1"].independent == 16
+    assert {one.verdict for one in checks.values()} == {"pass", "cannot_compare"}
 
 
 def test_every_check_is_in_the_json(made: Path) -> None:
