@@ -212,7 +212,7 @@ def _named_sheet(name: str, profile: HardwareProfile | None) -> HardwareSheet:
         name,
         build_index([*gpu_names(), *plain]),
         what="GPU, link or store",
-        code="KVT-C041",
+        code="KVT-C054",
         hint="`kvtrace hardware` lists them; or pass a hardware TOML",
     )
     if found == _PRICES:

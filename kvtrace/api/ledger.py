@@ -22,6 +22,7 @@ from kvtrace.cost.ledger_range import (
     ledger_intervals,
     ranged_constants,
 )
+from kvtrace.cost.placement import require_block_size
 from kvtrace.cost.tier_paths import LEDGER_PATHS, path_title
 from kvtrace.errors import ModelError, UsageError
 from kvtrace.units import format_bytes, format_rate, format_seconds, format_traffic
@@ -257,8 +258,7 @@ def ledger(
     """
     settings = settings or resolve_settings({})
     deployment = _deployment(settings, kv_dtype)
-    if block_size is not None and block_size < 1:
-        raise UsageError("KVT-C064", f"`--block-size {block_size}` is not above zero")
+    block_size = require_block_size(block_size)
     hit = int(tokens * DEFAULT_CACHED_SHARE) if cached is None else cached
     chosen = tuple(dict.fromkeys(paths)) or LEDGER_PATHS
     requests = [(tokens, hit), *(_scaled(length, tokens, hit) for length in lengths)]

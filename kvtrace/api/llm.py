@@ -10,9 +10,9 @@ from typing import Final
 from kvtrace.api.results import to_json
 from kvtrace.api.texttable import fitted_table
 from kvtrace.cost.dtypes import normalise_dtype
+from kvtrace.cost.hf_config import from_hf_text
 from kvtrace.cost.llm import LlmShape, list_llms, load_llm
-from kvtrace.cost.placement import KvPlacement
-from kvtrace.errors import UsageError
+from kvtrace.cost.placement import KvPlacement, require_block_size
 from kvtrace.units import format_bytes, format_flops
 
 SHEET_LENGTHS: Final = tuple(1 << exponent for exponent in range(10, 21))
@@ -215,27 +215,26 @@ class LlmSheet:
 def llm(
     name: str | None = None,
     *,
+    text: str | None = None,
     tp: int = 1,
     pp: int = 1,
     dp_attention: bool = False,
     kv_dtype: str = "bf16",
     block_size: int | None = None,
 ) -> LlmListing | LlmSheet:
-    """All built-in shapes, or the sheet of a name, a config.json (file, folder or text).
+    """All built-in shapes, or the sheet of a name, a config.json (file or folder) or its `text`.
 
     Raises:
         UsageError: an unknown name (with close ones), a config that cannot be used, or a placement
             that is none.
     """
-    if name is None:
+    if name is None and text is None:
         return LlmListing(tuple(load_llm(known) for known in list_llms()))
-    if block_size is not None and block_size < 1:
-        raise UsageError("KVT-C064", f"`--block-size {block_size}` is not above zero")
     return LlmSheet(
-        shape=load_llm(name),
+        shape=load_llm(name or "") if text is None else from_hf_text(text),
         placement=KvPlacement(tp, pp, dp_attention),
         kv_dtype=normalise_dtype(kv_dtype),
-        block_size_tokens=block_size,
+        block_size_tokens=require_block_size(block_size),
     )
 
 

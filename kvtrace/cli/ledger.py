@@ -72,5 +72,5 @@ def _numbers(text: str) -> list[int]:
         return [int(word) for word in text.split(",") if word.strip()]
     except ValueError as error:
         raise UsageError(
-            "KVT-C065", f"`{text}` are no prompt lengths", hint="`--lengths 1000,8000`"
+            "KVT-U047", f"`{text}` are no prompt lengths", hint="`--lengths 1000,8000`"
         ) from error

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
-from kvtrace.errors import UsageError
 
 _MOST_BYTES = 64 * 1024 * 1024
+"""Read of stdin; a config.json is a few kilobytes."""
 _NAME_HELP = "A built-in LLM, or a Hugging Face config.json (`-`: from stdin). None: list them."
 
 
@@ -42,7 +42,8 @@ def llm(
     from kvtrace import api
 
     outcome = api.llm(
-        _stdin() if name == "-" else name,
+        None if name == "-" else name,
+        text=_stdin() if name == "-" else None,
         tp=tp,
         pp=pp,
         dp_attention=dp_attention,
@@ -54,12 +55,4 @@ def llm(
 
 
 def _stdin() -> str:
-    data = sys.stdin.buffer.read(_MOST_BYTES + 1)
-    text = data.decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
-    if not text.startswith("{") or len(data) > _MOST_BYTES:
-        raise UsageError(
-            "KVT-C031",
-            "standard input is not a JSON object",
-            hint="`kvtrace llm - < config.json`",
-        )
-    return text
+    return sys.stdin.buffer.read(_MOST_BYTES).decode("utf-8-sig", errors="replace")

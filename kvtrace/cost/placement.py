@@ -10,6 +10,17 @@ from kvtrace.cost.llm import LlmShape
 from kvtrace.errors import UsageError
 
 
+def require_block_size(tokens: int | None) -> int | None:
+    """The same block size.
+
+    Raises:
+        UsageError: it is not above zero.
+    """
+    if tokens is not None and tokens < 1:
+        raise UsageError("KVT-C064", f"`--block-size {tokens}` is not above zero")
+    return tokens
+
+
 @dataclass(frozen=True, slots=True)
 class KvPlacement:
     """How the ranks of an instance share the KV of one sequence."""
