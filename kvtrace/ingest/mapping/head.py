@@ -34,8 +34,8 @@ class FileHead:
 
     def meant(self, said: str) -> str:
         """That the name is there, or which ones are spelled nearly like it; else nothing."""
-        header = [(one,) for one in self.header if is_name(one)]
-        known = header or [*flattened(self.examples)]
+        header: list[Keys] = [(one,) for one in self.header if is_name(one)]
+        known = header or list(flattened(self.examples))
         if any(spelled(keys) == said for keys in known):
             return " (it is there, and empty)"
         close = close_names(said, known)
