@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.api.setup import FROM_LOGS, choose_deployment
-from kvtrace.api.stages import AUDIT_FILE, read_earlier
+from kvtrace.api.stages import AUDIT_FILE, read_earlier, with_earlier
 from kvtrace.api.texttable import shown_cell
 from kvtrace.config import Settings
 from kvtrace.duckdb_session import Param
@@ -20,6 +20,13 @@ from kvtrace.store.dataset import Dataset
 
 KV_BYTES: Final = "kv_bytes_per_token"
 BLOCK_SIZE: Final = "block_size_tokens"
+HBM, DRAM, POOL = "hbm_bytes", "dram_bytes", "pool_bytes"
+_SIZED_BY: Final = {
+    HBM: "instance.hbm_cache_bytes",
+    DRAM: "fleet.dram_idle_bytes_per_instance",
+    POOL: "fleet.pool_dram_bytes",
+}
+"""Sizes of tiers, and the assumptions of an audit that they follow from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,7 @@ def known_params(dataset: Dataset, wanted: Collection[str], settings: Settings) 
         found.append(_bytes_per_token(dataset, settings))
     if BLOCK_SIZE in wanted:
         found.append(_block_size(dataset.manifest))
+    found += _tiers(dataset, [name for name in _SIZED_BY if name in wanted], settings)
     return [one for one in found if one is not None]
 
 
@@ -72,6 +80,31 @@ def _of_llm(manifest: Manifest, settings: Settings) -> Known | None:
     said = "the logs" if llm.origin == FROM_LOGS else llm.origin
     why = f"{llm.value} from {said}, {dtype.value} from {dtype.origin}"
     return Known(KV_BYTES, deployment.kv_bytes_per_token_unreplicated, why)
+
+
+def _tiers(dataset: Dataset, wanted: Collection[str], settings: Settings) -> list[Known]:
+    """Sizes of the tiers of all instances, of one copy of the KV, as the audit took them.
+
+    Unknown without an audit, and for another LLM than the audit's.
+    Formula: bytes of an instance x instances x (one copy / all copies of a token); the pool as is.
+    """
+    earlier = read_earlier(dataset) if wanted and settings["llm"].is_default else None
+    if earlier is None:
+        return []
+    try:
+        deployment, _ = choose_deployment(with_earlier(settings, earlier), dataset.manifest)
+    except ModelError:  # its weights do not fit: no instance has a size
+        return []
+    stated = {one.id: one.value for one in earlier.assumptions}
+    instances = stated.get("instances")
+    copies = deployment.kv_bytes_per_token / deployment.kv_bytes_per_token_unreplicated
+    found = []
+    for name in wanted:
+        size = stated.get(_SIZED_BY[name])
+        if isinstance(size, int | float) and isinstance(instances, int) and size:
+            in_all = float(size) if name == POOL else size * instances / copies
+            found.append(Known(name, in_all, f"{AUDIT_FILE}: {_SIZED_BY[name]}"))
+    return found
 
 
 def _block_size(manifest: Manifest) -> Known | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kvtrace import api
 from tests.conftest import REPO
 from tests.e2e.conftest import Run
 
@@ -51,6 +52,14 @@ def test_ingest_conserves_every_row(kvtrace: Run, output: Path, tmp_path: Path) 
         assert entry["kept"] == entry["used"] + entry["ignored"]
     audit = json.loads((output / "audit.json").read_bytes())
     assert document["digest"] == audit["data"]["dataset_digest"]
+
+
+@pytest.mark.parametrize("name", ["reuse/capacity_marks", "reuse/capacity_curve", "kv/summary"])
+def test_a_query_without_parameters_gives_the_table_of_the_report(output: Path, name: str) -> None:
+    audit = json.loads((output / "audit.json").read_bytes())
+    shown = audit["tables"][name]
+    rows = [[row[column] for column in shown["columns"]] for row in api.query(output, name).rows()]
+    assert rows == shown["rows"] != []
 
 
 def test_queries_list_run_and_show(kvtrace: Run, output: Path) -> None:
