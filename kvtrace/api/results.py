@@ -214,7 +214,7 @@ class FormatListing:
 
 
 def _unsaid(what: str, flag: str) -> str:
-    return f"  does not say {what}; it takes: {flag}"
+    return f"  does not say {what}: {flag}"
 
 
 def _format_document(one: Format) -> dict[str, object]:
