@@ -51,6 +51,8 @@ from kvtrace.units import NS_PER_S
 Inputs = Sequence[str | Path]
 DATASET_FOLDER: Final = "dataset"
 AUDIT_FILE: Final = "audit.json"
+OBSERVED: Final = frozenset({"samples", "transfers", "block_events", "block_stays"})
+"""Tables of what engines printed beside their requests; many logs have none."""
 SERVING_SETTINGS: Final = ("llm", "hardware", "tp", "instances", "weight_dtype", "kv_dtype")
 """Settings that say what serves the traffic."""
 
@@ -248,12 +250,22 @@ def _span_s(trace: RequestTrace) -> float | None:
     return float(trace.arrived_at_ns[-1] - trace.arrived_at_ns[0]) / NS_PER_S
 
 
+def has_data(manifest: Manifest, reads: Sequence[str]) -> bool:
+    """Whether a query finds anything: one over what was observed gives no row of nothing."""
+    if not OBSERVED.issuperset(reads):
+        return True
+    return any(part.rows for table in reads for part in manifest.tables.get(table, ()))
+
+
 def _run_queries(dataset: Dataset, setup: Setup) -> dict[str, QueryResult]:
     catalog = load_catalog()
     known = _known_params(dataset.manifest, setup)
     results = {}
     with dataset.session() as session:
         for name in filter(is_carried, catalog.names()):
+            if not has_data(dataset.manifest, catalog.describe(name).reads):
+                results[name] = catalog.without_rows(name)
+                continue
             wanted = {param.name for param in catalog.describe(name).params}
             params = {name: value for name, value in known.items() if name in wanted}
             results[name] = catalog.run(session, name, params)

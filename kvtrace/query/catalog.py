@@ -101,6 +101,12 @@ class Catalog:
         _set_params(session, info, params or {})
         return _limited(session, sql, info.columns, limits)
 
+    def without_rows(self, name: str) -> QueryResult:
+        """The result of a named query that finds nothing, without running it."""
+        info = self.describe(name)
+        schema = {column.name: pl.Null() for column in info.columns}
+        return _documented(pl.DataFrame(schema=schema), info.columns)
+
     def parse_params(self, name: str, texts: Mapping[str, str]) -> dict[str, Param]:
         """Parameters from text, by their declared types; lists are separated by commas.
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from kvtrace.audit.record import AuditRecord, Cell, Table
 from kvtrace.report.figures.common import show
-from kvtrace.report.format import format_in, format_value, pick_scale
 from kvtrace.report.texts import Texts
 
 
@@ -103,14 +102,3 @@ def seconds(row: Row, column: str) -> float | None:
     """A time in seconds, for an axis of seconds."""
     number = row.number(column)
     return None if number is None else number / _SECONDS_IN.get(row.unit(column), 1.0)
-
-
-def drawn(row: Row, column: str) -> float | None:
-    """A number for an axis: times in seconds, others as they are."""
-    return seconds(row, column) if row.unit(column) in _SECONDS_IN else row.number(column)
-
-
-def size(value: Cell, unit: str) -> str:
-    """A number rounded for a label: `128 GiB`, `2,048`."""
-    scale = pick_scale(unit, [value])
-    return (format_in(value, scale) if scale else format_value(value, unit)) or "0"

@@ -8,7 +8,7 @@ from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
 from kvtrace.report.charts import Axis, Series, plot_text
 from kvtrace.report.figures.common import MOVE, PALETTE, PREFILL, QUEUE, bucket_label
-from kvtrace.report.questions.facts import Facts, Row, facts, seconds, size
+from kvtrace.report.questions.facts import Facts, Row, facts, seconds
 from kvtrace.report.questions.part import Part, absent_part, chart_of, choose, tables
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import ChartView, TableView, table_view
@@ -126,7 +126,7 @@ def _place(row: Row, key: str, texts: Texts) -> str:
     if key == "prompt":
         return bucket_label(row["prompt_bucket"])
     if key == "kv_bytes":
-        return plot_text(size(row["kv_bytes_bucket"], "bytes"))
+        return plot_text(row.show("kv_bytes_bucket", texts))
     if row["cached_share_to"] is None:
         return texts("chart.quantiles.unknown_share")
     if row["cached_share_to"] == 0:

@@ -45,9 +45,14 @@ def pooling(record: AuditRecord, texts: Texts) -> Part:
 
 
 def _with_dram(rows: Facts) -> Facts:
-    """The rows whose instances hold idle DRAM, as far as there are any."""
-    kept = tuple(row for row in rows if (row.number("dram_blocks") or 0) > 0)
-    return Facts(rows.table, kept) if kept else rows
+    """The rows whose instances hold idle DRAM, as far as there are any.
+
+    One instance has nothing to route: a single row stands for every routing.
+    """
+    kept = tuple(row for row in rows if (row.number("dram_blocks") or 0) > 0) or rows.rows
+    if all(row["instances"] == 1 for row in kept):
+        kept = kept[:1]
+    return Facts(rows.table, kept)
 
 
 def routing_name(code: Cell, texts: Texts) -> str:
@@ -74,6 +79,8 @@ def _added_range(rows: Facts, texts: Texts) -> list[str]:
     low, high = rows.smallest(column), rows.largest(column)
     if low is None or high is None:
         return []
+    if low[column] == high[column]:
+        return [texts("q.pooling.added_one", share=low.show(column, texts))]
     return [
         texts(
             "q.pooling.added",
@@ -86,8 +93,9 @@ def _added_range(rows: Facts, texts: Texts) -> list[str]:
 
 
 def _case(row: Row, texts: Texts) -> str:
+    key = "q.pooling.case_one" if row["instances"] == 1 else "q.pooling.case"
     return texts(
-        "q.pooling.case",
+        key,
         instances=row.text("instances"),
         routing=routing_name(row["routing"], texts),
     )
