@@ -41,6 +41,8 @@ _EXAMPLES: Final = {
     "DOUBLE[]": "0.5,0.9",
     "VARCHAR[]": "A,B",
 }
+_EXAMPLES_OF_UNITS: Final = {"_bytes": "1e12", "_s": "3600", "_per_day": "1"}
+"""For numbers whose name ends so: an example of the type would be half a byte."""
 
 
 def example_command(info: QueryInfo) -> str:
@@ -56,7 +58,15 @@ def _example(param: ParamInfo) -> str:
     """The default where it can be typed as it stands, else a value of the type."""
     default = (param.default or "").strip("[]").replace(", ", ",")
     is_plain = default and default.replace(",", "").replace(".", "").replace("_", "").isalnum()
-    return default if is_plain else _EXAMPLES.get(param.type, "VALUE")
+    return default if is_plain else _of_unit(param) or _EXAMPLES.get(param.type, "VALUE")
+
+
+def _of_unit(param: ParamInfo) -> str | None:
+    """A value of the unit that the name ends with; null for other names."""
+    if param.type not in ("DOUBLE", "DOUBLE[]"):
+        return None
+    fits = (text for end, text in _EXAMPLES_OF_UNITS.items() if param.name.endswith(end))
+    return next(fits, None)
 
 
 def render_query_docs(catalog: Catalog) -> str:

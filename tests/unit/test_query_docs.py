@@ -34,3 +34,11 @@ def test_page_documents_parameters_notes_and_columns() -> None:
     assert "- Example: `kvtrace query DIR demo/one -p size=1000`" in page
     assert "| demo | [`demo/one`](#demoone) | What? |" in page
     assert "| `status` | name | ok \\| error |" in page
+
+
+def test_examples_have_the_unit_of_their_parameter() -> None:
+    sql = SQL.replace(
+        "size BIGINT = null", "room_bytes DOUBLE = null, ttls_s DOUBLE[] = null, top DOUBLE = null"
+    )
+    page = render_query_docs(Catalog({"demo/one": parse_query(sql, source="x")}))
+    assert "demo/one -p room_bytes=1e12 -p ttls_s=3600 -p top=0.5`" in page
