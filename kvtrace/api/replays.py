@@ -10,7 +10,9 @@ from typing import Final
 import numpy as np
 
 from kvtrace.audit.checks import is_pool
+from kvtrace.audit.fleets import TODAY
 from kvtrace.audit.slo import check_slo, lookup_slack_s
+from kvtrace.audit.thresholds import NET_NEGATIVE_SHARE
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.errors import UsageError
@@ -31,14 +33,10 @@ from kvtrace.replay.window import (
 from kvtrace.schema.arrays import IntArray, RequestTrace
 
 LOCAL_OPTIONS: Final = ("hbm_only", "dram_idle")
-TODAY: Final = "hbm_only"
-"""Stands for the deployed configuration, which no log states."""
 MOST_TIMES: Final = 2
 """The fleet search looks up to this many times today's instances."""
 COMPETES_WITHIN: Final = 1.25
 """Pools whose mean TTFT is within this factor of the fastest are asked for one instance less."""
-ARBITER_FROM: Final = 0.05
-"""Share of net-negative hits from which a pool is replayed once more with an arbiter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +168,12 @@ def _mean_ttft_s(result: ReplayResult) -> float:
 
 
 def _worth_an_arbiter(results: Sequence[ReplayResult]) -> list[Scenario]:
+    """Pools with so many net-negative hits that a finding will say so."""
     chosen = []
     for result in results:
         costs = hit_costs(result)
         pooled = is_pool(result.scenario.option_id)
-        if pooled and costs.net_negative_hits > ARBITER_FROM * costs.hits:
+        if pooled and costs.net_negative_hits > NET_NEGATIVE_SHARE.value * costs.hits:
             chosen.append(with_arbiter(result.scenario))
     return chosen
 
