@@ -132,7 +132,10 @@ def _compressed(config: HfConfig, layers: int) -> tuple[KvGroup, ...]:
 
     The FLOPs of these layers are not known.
     """
-    ratios = [int(ratio) for ratio in (config.words("compress_ratios") or [])[:layers]]
+    stated = (config.words("compress_ratios") or [])[:layers]
+    if not all(ratio.isdecimal() for ratio in stated):
+        raise config.fault("`compress_ratios` holds something other than whole numbers")
+    ratios = [int(ratio) for ratio in stated]
     if len(ratios) < layers:
         raise config.fault(f"`compress_ratios` names {len(ratios)} of {layers} layers")
     dim = config.require("head_dim")

@@ -28,10 +28,10 @@ class HfConfig:
         """
         for name in names:
             value = self.keys.get(name)
-            if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST:
                 return value
             if value is not None and not isinstance(value, list):
-                raise self.fault(f"`{name}` is not a whole number of zero or more")
+                raise self.fault(f"`{name}` is not a whole number from 0 to {_MOST:,}")
         return None
 
     def require(self, *names: str) -> int:
@@ -91,3 +91,5 @@ def hidden_size(config: HfConfig) -> int:
 
 
 _MOST_LAYERS = 10_000
+_MOST = 10**9
+"""No size in a config is larger."""
