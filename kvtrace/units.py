@@ -68,7 +68,9 @@ _FLOPS: Final[dict[str, int]] = {
     for prefix, size in (("G", GB), ("T", TB), ("P", 10**15))
     for unit in ("FLOPS", "FLOP/s")
 }
-_QUANTITY = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(\S+)?\s*")
+_NUMBER: Final = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9][0-9_]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+"""Commas part thousands only: `1,5GB` is refused, for some read it as 1.5."""
+_QUANTITY: Final = re.compile(rf"\s*({_NUMBER})\s*([^\s0-9,._]\S*)?\s*")
 
 
 def _split(text: str, what: str, example: str) -> tuple[float, str]:
