@@ -30,7 +30,8 @@ class PrefillModel:
         KV read   = p bytes_per_token / (tp HBM rate)
         traffic   = layers n hidden 2 B (passes / HBM rate + 2 / all-reduce rate(tp)), and for
                     recurrent layers hidden 2 B passes / (tp HBM rate) a layer and token
-    Experts: eff is also moe_gemm / tp^moe_split of a dense LLM's, n_half larger by P / P_active.
+    Experts: eff is also moe_gemm / tp^moe_split of a dense LLM's, n_half P / P_active of one
+        rank's instead of tp of them, and moe_passes more passes route tokens to and from them.
     Assumes: one request at a time, unchunked (`kvtrace.cost.step` prices what shares a step); see
     docs/model/cost.md for the range of validity.
     """
@@ -150,7 +151,7 @@ def build_prefill(
     compute, peak = hardware.gpu.peak_flops(weight_dtype)
     gemm, moe = efficiency.gemm[compute], shared["moe_gemm"]
     gemm_rate = tp * peak * gemm.value * (moe.value if llm.is_moe else 1.0)
-    half = efficiency.half_tokens.value * tp * (llm.sparsity if llm.is_moe else 1.0)
+    half = efficiency.half_tokens.value * (llm.sparsity if llm.is_moe else tp)
     hbm = shared["hbm_read"]
     rank_hbm_rate = hardware.gpu.hbm_bytes_per_s.value * hbm.value
     hbm_rate = tp * rank_hbm_rate
@@ -159,12 +160,13 @@ def build_prefill(
     fixed, per_layer = shared["prefill_fixed_s"], shared["prefill_layer_s"]
     host, passes = shared["prefill_token_s"], shared["elementwise_passes"]
     used = [gemm, efficiency.attention, efficiency.half_tokens, hbm, fixed, per_layer, host, passes]
-    if llm.is_moe:
-        split = shared["moe_split"]
-        gemm_rate /= tp**split.value
-        used += [moe, split]
     residual_bytes = llm.layers * llm.hidden * _ACTIVATION_BYTES
     traffic_s, launch_s = residual_bytes * passes.value / rank_hbm_rate, 0.0
+    if llm.is_moe:
+        split, routed = shared["moe_split"], shared["moe_passes"]
+        gemm_rate /= tp**split.value
+        traffic_s += residual_bytes * routed.value / rank_hbm_rate
+        used += [moe, split, routed]
     if llm.state_bytes:
         scan = shared["recurrent_passes"]
         layers = llm.layers - sum(group.layers for group in llm.groups)

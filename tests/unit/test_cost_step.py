@@ -18,7 +18,7 @@ def step(deployment: Deployment) -> StepModel:
     return StepModel(deployment.prefill, deployment.decode)
 
 
-@pytest.mark.parametrize(("new", "cached"), [(300, 0), (4096, 0), (8192, 30_000)])
+@pytest.mark.parametrize(("new", "cached"), [(320, 0), (4096, 0), (8192, 30_000)])
 def test_a_lone_prompt_takes_its_prefill(
     deployment: Deployment, step: StepModel, new: int, cached: int
 ) -> None:
@@ -33,7 +33,7 @@ def test_prompts_of_one_step_pay_the_overhead_once(deployment: Deployment, step:
     assert together == prefill.prefill_batch_s(4096, 8 * prefill.attention_s(512, 0))
     less_attention = prefill.attention_s(4096, 0) - 8 * prefill.attention_s(512, 0)
     assert together == pytest.approx(prefill.prefill_s(4096, 0) - less_attention)
-    assert together < 0.43 * 8 * prefill.prefill_s(512, 0)
+    assert together < 0.5 * 8 * prefill.prefill_s(512, 0)
 
 
 def test_one_token_after_a_long_hit_rides_a_decode_step(
@@ -41,7 +41,7 @@ def test_one_token_after_a_long_hit_rides_a_decode_step(
 ) -> None:
     alone = step.step_s(1, step.work_s(1, 8191))
     assert alone == pytest.approx(deployment.decode.step_s(1, 8192), rel=0.03)
-    assert deployment.prefill.prefill_s(1, 8191) > 3.5 * alone
+    assert deployment.prefill.prefill_s(1, 8191) > 2.5 * alone
     beside = step.step_s(1, step.work_s(1, 8191), batch=32, context_tokens=128_000)
     decoding = deployment.decode.step_s(32, 128_000)
     assert decoding < beside < 1.05 * decoding
@@ -51,8 +51,8 @@ def test_the_price_of_short_prompts_meets_the_prefill_where_memory_stops_to_bind
     deployment: Deployment, step: StepModel
 ) -> None:
     balance = deployment.prefill.balance_tokens
-    # 989e12 · eff FLOP/s against 3.35e12 · 0.82 B/s and 2 B a weight
-    assert 200 < balance < 300
+    # 989e12 · 0.77 FLOP/s against 3.35e12 · 0.74 B/s and 2 B a weight
+    assert balance == pytest.approx(989e12 * 0.769 / (3.35e12 * 0.74), rel=1e-3)
     below, above = (step.step_s(balance * factor, 0.0) for factor in (1 - 1e-9, 1 + 1e-9))
     assert below == pytest.approx(above, rel=1e-6)
     half = step.step_s(balance / 2, 0.0)
