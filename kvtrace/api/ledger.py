@@ -325,6 +325,12 @@ def _rate(value: float | None) -> str:
     return "no rate" if value is None else format_rate(value)
 
 
+def _tokens(count: int | None) -> str:
+    if count is None:
+        return "never"
+    return "1 token" if count == 1 else f"{count:,} tokens"
+
+
 def _mark(spans: PathIntervals) -> str:
     return "" if spans.is_settled else f" {_UNSETTLED}"
 
