@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvtrace.ingest.formats.burstgpt import FORMATS
+from kvtrace.ingest.modelnames import NameBook
 from kvtrace.ingest.registry import all_formats
 from tests.formats.reading import DATA, decoded, read_bytes, sniffed
 
@@ -35,7 +36,7 @@ def test_v1_has_no_duration_and_no_session() -> None:
     rows = read_bytes(BURST, GOOD_V1).requests
     assert [(row.e2e_ns, row.session_id) for row in rows] == [(None, None), (None, None)]
     assert [row.llm for row in rows] == ["ChatGPT", "GPT-4"]
-    assert [row.request_type for row in rows] == ["Conversation log", "API log"]
+    assert [row.request_type for row in rows] == ["conversation", "api"]
 
 
 def test_empty_response_is_an_error() -> None:
@@ -88,3 +89,12 @@ def test_v3_excerpt(shared_dir: Path) -> None:
     assert sum(row.output_tokens or 0 for row in rows) == 621
     assert rows[0].session_id == rows[2].session_id != rows[1].session_id
     assert rows[3].session_id is None
+
+
+def test_kinds_of_log_are_names_and_only_conversations_have_sessions() -> None:
+    placed = GOOD_V3.replace(b"19440111.25,,", b"19440111.25,-,")
+    rows = read_bytes(BURST, placed).requests
+    assert [row.request_type for row in rows] == ["conversation", "api", "api"]
+    assert [row.session_id is None for row in rows] == [False, True, True]
+    # a text with spaces would be shown as hidden-1
+    assert all(NameBook().kind(str(row.request_type)) == row.request_type for row in rows)

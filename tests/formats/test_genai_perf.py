@@ -30,6 +30,17 @@ def test_no_response_is_a_failure_and_a_whole_body_no_first_token() -> None:
     assert (whole.prompt_tokens, whole.output_tokens) == (7, 1)
 
 
+def test_empty_responses_alone_are_a_failure() -> None:
+    document = (
+        b'{"experiments": [{"requests": [{"timestamp": 1780000000000000000, "response_timestamps":'
+        b' [1780000000100000000], "response_outputs": [{"response": ""}]}, {"timestamp":'
+        b' 1780000000000000000, "response_timestamps": [1780000000100000000,'
+        b' 1780000000200000000], "response_outputs": [{"response": "data: {}"},'
+        b' {"response": ""}]}]}]}'
+    )
+    assert [row.status for row in read_bytes(GENAI_PERF, document).requests] == ["error", "ok"]
+
+
 def test_small_times_are_no_dates() -> None:
     reading = read_bytes(GENAI_PERF, GOOD.replace(b"178000000", b"17"))
     assert reading.context.clock == "monotonic"

@@ -34,6 +34,13 @@ def test_a_report_of_version_2() -> None:
     assert "canary" not in repr(reading.requests)
 
 
+def test_earlier_names_of_the_first_and_last_token() -> None:
+    earlier = GOOD.replace(b"_token_iteration", b"_iteration")
+    assert earlier.count(b'"first_iteration"') >= 1
+    done = read_bytes(GUIDELLM, earlier).requests[0]
+    assert (done.ttft_ns, done.ttft_from, done.tpot_ns) == (500 * MS, "client", 500 * MS)
+
+
 def test_a_report_without_version() -> None:
     reading = read_bytes(GUIDELLM, OLD)
     done, failed = reading.requests

@@ -42,9 +42,12 @@ def test_outcomes_and_times() -> None:
     assert reading.context.clock == "utc"
 
 
-def test_conversations() -> None:
+def test_a_chat_id_is_a_response_and_no_conversation() -> None:
     rows = read_bytes(ENTRY, GOOD).requests
-    assert [row.session_id for row in rows] == ["c1", "s2", None, "c1", None, None, None]
+    assert [row.session_id for row in rows] == [None, "s2", None, None, None, None, None]
+    # without an id of the gateway, that of the response, which is the engine's
+    bare = GOOD.splitlines()[0].replace(b'"request_id": "h1", ', b"")
+    assert [row.request_id for row in read_bytes(ENTRY, bare).requests] == ["c1"]
 
 
 def test_damaged_lines() -> None:

@@ -22,6 +22,8 @@ from kvtrace.ingest.values.cells import (
 from kvtrace.units import NS_PER_S
 
 _REQUIRED = ("Timestamp", "Request tokens", "Response tokens")
+_KINDS = {"Conversation log": "conversation", "API log": "api"}
+"""The values of `Log Type`: where the requests came from."""
 
 
 def _sniff(head: Head) -> Guess | None:
@@ -42,14 +44,15 @@ class _BurstFile:
         flags = [] if prompt_tokens else ["zero_prompt"]
         if total and parse_count(total, "Total tokens") != prompt_tokens + output_tokens:
             flags.append("total_mismatch")
+        kind = _KINDS.get(cell.get("Log Type", ""), cell.get("Log Type"))
         elapsed = cell.get("Elapsed time", "")
         e2e_ns = self._duration(elapsed, "Elapsed time") if elapsed else None
         return RequestRow(
             offset=record.offset,
             line=record.line,
-            session_id=cell.get("Session ID") or None,
+            session_id=None if kind == "api" else cell.get("Session ID") or None,
             llm=cell.get("Model") or None,
-            request_type=cell.get("Log Type") or None,
+            request_type=kind or None,
             arrived_at_ns=self._arrival(cell["Timestamp"]),
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,

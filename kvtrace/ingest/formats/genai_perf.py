@@ -106,7 +106,7 @@ class _ProfileFile:
             session_id=inputs.session_id or None,
             llm=_model(inputs.payload),
             arrived_at_ns=request.timestamp,
-            status="ok" if request.times else "error",
+            status="error" if _is_failed(request) else "ok",
             is_benchmark=True,
         )
         flags: list[str] = []
@@ -146,6 +146,17 @@ class _ProfileFile:
                 " drops empty last responses and so reports shorter durations.",
             )
         self.counts.describe(context)
+
+
+def _is_failed(request: _Request) -> bool:
+    """Whether nothing came back: no response, or empty ones alone."""
+    if not request.times:
+        return True
+    return bool(request.outputs) and all(map(_is_empty, request.outputs))
+
+
+def _is_empty(output: msgspec.Raw) -> bool:
+    return b'"response"' in bytes(output) and not _OUTPUT.decode(output).response.strip()
 
 
 def _model(payload: str | None) -> str | None:

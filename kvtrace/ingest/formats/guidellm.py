@@ -1,7 +1,8 @@
 """guidellm's `benchmarks.json`: a report of one or more benchmarks with their requests.
 
 Shapes read from the sources of guidellm 0.2 (requests with `start_time`, `first_token_time`,
-`end_time`) and 0.4 to 0.8 (`info.timings`; `metadata.version` 1 and 2; cached tokens since 0.8).
+`end_time`) and 0.4 to 0.8 (`info.timings`, whose `first_iteration` became `first_token_iteration`;
+`metadata.version` 1 and 2; cached tokens since 0.8).
 Requests stand in lists by outcome: successful, incomplete (the run ended) and errored. Times are
 epoch seconds of the client. Prompts and outputs stand in the file and are stepped over.
 """
@@ -37,6 +38,8 @@ class _Timings(msgspec.Struct, gc=False):
     request_start: Decimal | None = None
     first_token: Decimal | None = msgspec.field(default=None, name="first_token_iteration")
     last_token: Decimal | None = msgspec.field(default=None, name="last_token_iteration")
+    first_iteration: Decimal | None = None
+    last_iteration: Decimal | None = None
     request_end: Decimal | None = None
     resolve_end: Decimal | None = None
 
@@ -162,8 +165,10 @@ class _ReportFile:
 
         Formula: tpot = (last token - first token) / (output - 1).
         """
-        first_ns = instant_ns("first_token", times.first_token, self._context)
-        last_ns = instant_ns("last_token", times.last_token, self._context)
+        first = times.first_iteration if times.first_token is None else times.first_token
+        last = times.last_iteration if times.last_token is None else times.last_token
+        first_ns = instant_ns("first_token", first, self._context)
+        last_ns = instant_ns("last_token", last, self._context)
         end = times.resolve_end if times.request_end is None else times.request_end
         end_ns = instant_ns("request_end", end, self._context)
         row.ttft_ns = between_ns(row.arrived_at_ns, first_ns, flags)

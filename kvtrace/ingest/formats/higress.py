@@ -1,8 +1,9 @@
 """Access logs of Higress with its AI plugins: `ai_log` is JSON inside a JSON string.
 
-Read from the documents of Higress 2.0 and 2.1 (ai-statistics): durations are in ms, numbers were
-texts in older plugins; the oldest wrote the counts beside the other fields of the line. The log may
-hold questions and answers, which are stepped over. `chat_id` stands for the conversation.
+Read from the documents and sources of Higress 2.0 and 2.1 (ai-statistics): durations are in ms,
+numbers were texts in older plugins; the oldest wrote the counts beside the other fields of the
+line. The log may hold questions and answers, which are stepped over. `chat_id` is the id of the
+response (`chatcmpl-…`), not of the conversation: `session_id` alone is that.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ class _HigressFile:
         row = RequestRow(
             offset=record.offset,
             line=record.line,
-            request_id=id_of(raw.request_id),
-            session_id=id_of(ai.session_id) or id_of(ai.chat_id),
+            request_id=id_of(raw.request_id) or id_of(ai.chat_id),
+            session_id=id_of(ai.session_id),
             tenant=id_of(ai.consumer),
             llm=name_of(ai.model),
             request_type=kind,
@@ -186,7 +187,7 @@ FORMATS: tuple[Format, ...] = (
             "ttft": "streamed calls only; the engine's spans (vLLM: --otlp-traces-endpoint)",
             "queue": "the engine's spans (vLLM: --otlp-traces-endpoint)",
         },
-        versions="Higress 2.0 and 2.1, ai-statistics as documented; chat_id as conversation",
+        versions="Higress 2.0 and 2.1, ai-statistics as documented; chat_id names the response",
         sniff=_sniff,
         read=_read,
         enable_hint="the ai-statistics plugin, and in the access log format"
