@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kvtrace.ingest.formats.higress import FORMATS
 from kvtrace.ingest.registry import all_formats
 from tests.formats.reading import DATA, read_bytes, sniffed
@@ -42,12 +44,21 @@ def test_outcomes_and_times() -> None:
     assert reading.context.clock == "utc"
 
 
-def test_a_chat_id_is_a_response_and_no_conversation() -> None:
+def test_conversations() -> None:
     rows = read_bytes(ENTRY, GOOD).requests
-    assert [row.session_id for row in rows] == [None, "s2", None, None, None, None, None]
+    assert [row.session_id for row in rows] == ["c1", "s2", None, "c1", None, None, None]
+
+
+@pytest.mark.parametrize(
+    "chat_id", ["chatcmpl-1f", "resp_1f", "msg_1f", "930c60df-bf64-41c9-a88e-3ec75f81e00e"]
+)
+def test_the_id_of_a_response_is_no_conversation(chat_id: str) -> None:
+    line = GOOD.splitlines()[0].replace(b"c1", chat_id.encode())
+    (row,) = read_bytes(ENTRY, line).requests
+    assert (row.session_id, row.request_id) == (None, "h1")
     # without an id of the gateway, that of the response, which is the engine's
-    bare = GOOD.splitlines()[0].replace(b'"request_id": "h1", ', b"")
-    assert [row.request_id for row in read_bytes(ENTRY, bare).requests] == ["c1"]
+    (bare,) = read_bytes(ENTRY, line.replace(b'"request_id": "h1", ', b"")).requests
+    assert (bare.session_id, bare.request_id) == (None, chat_id)
 
 
 def test_damaged_lines() -> None:

@@ -2,12 +2,13 @@
 
 Read from the documents and sources of Higress 2.0 and 2.1 (ai-statistics): durations are in ms,
 numbers were texts in older plugins; the oldest wrote the counts beside the other fields of the
-line. The log may hold questions and answers, which are stepped over. `chat_id` is the id of the
-response (`chatcmpl-…`), not of the conversation: `session_id` alone is that.
+line. The log may hold questions and answers, which are stepped over. The plugin writes the id of
+the response (`chatcmpl-…`) as `chat_id`; where that is no such id, it stands for the conversation.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -34,6 +35,10 @@ from kvtrace.ingest.values.jsonfields import Ignored, decode_json, elapsed_ns, j
 from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, nested, raw_decimal, raw_text
 
 _MS: Final = -3
+_RESPONSE_ID: Final = re.compile(
+    r"(?:chatcmpl|cmpl|embd|gen|msg|resp)[-_]|[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\Z"
+)
+"""Ids that OpenAI, Anthropic and the servers that follow them give to their responses."""
 
 
 class _Line(msgspec.Struct, gc=False):
@@ -87,6 +92,8 @@ class _HigressFile:
             return Ignored(NOT_INFERENCE)
         ai = told or _AiLog()
         flags: list[str] = []
+        chat = id_of(ai.chat_id)
+        is_response = chat is not None and _RESPONSE_ID.match(chat) is not None
         took = raw_decimal("duration", raw.duration)
         if took is None:
             took = raw_decimal("llm_service_duration", ai.llm_service_duration)
@@ -95,8 +102,8 @@ class _HigressFile:
         row = RequestRow(
             offset=record.offset,
             line=record.line,
-            request_id=id_of(raw.request_id) or id_of(ai.chat_id),
-            session_id=id_of(ai.session_id),
+            request_id=id_of(raw.request_id) or (chat if is_response else None),
+            session_id=id_of(ai.session_id) or (None if is_response else chat),
             tenant=id_of(ai.consumer),
             llm=name_of(ai.model),
             request_type=kind,
@@ -187,7 +194,7 @@ FORMATS: tuple[Format, ...] = (
             "ttft": "streamed calls only; the engine's spans (vLLM: --otlp-traces-endpoint)",
             "queue": "the engine's spans (vLLM: --otlp-traces-endpoint)",
         },
-        versions="Higress 2.0 and 2.1, ai-statistics as documented; chat_id names the response",
+        versions="Higress 2.0 and 2.1, ai-statistics as documented; its chat_id names a response",
         sniff=_sniff,
         read=_read,
         enable_hint="the ai-statistics plugin, and in the access log format"
