@@ -2,21 +2,20 @@
 -- question: How much would an LRU cache of each capacity have hit, when blocks are there at once?
 -- grain: one row per capacity_blocks
 -- params: capacities BIGINT[] = null, kv_bytes_per_token DOUBLE = null, block_size_tokens BIGINT = null
--- reads: requests, reuse
+-- reads: requests, reuse, continuations
 -- order: capacity_blocks
 -- note: exact for every capacity. Each cache domain has a cache of this capacity to itself; where
 -- note: blocks of domains differ in size, a capacity counts blocks of the largest, and each cache
 -- note: holds as many tokens. A capacity of 0 hits nothing; negative ones give no row.
 -- note: capacities null: 1, 2, 5, 10, 20, 50 … and the distinct blocks of the largest domain.
--- note: block_size_tokens null: the largest mean tokens per block of an atom of the domain.
+-- note: block_size_tokens null: that of each cache domain.
 -- note: an atom at distance d hits clamp(C - d + 1, 0, its blocks) blocks: over C a ramp that bends
 -- note: twice, so that running sums over the bends give the hits at every capacity.
 with distinct_atoms as (   -- one row per distinct atom of a domain
     select
         cache_domain,
         max(block_count) as block_count,
-        count(*) * max(block_count) as block_refs,
-        max(token_count // block_count) as block_size_tokens
+        count(*) * max(block_count) as block_refs
     from reuse
     group by cache_domain, atom
 ),
@@ -25,8 +24,17 @@ domains as (   -- one row per cache domain with blocks
         cache_domain,
         sum(block_count) as distinct_blocks,
         sum(block_refs) as block_refs,
-        greatest(coalesce(getvariable('block_size_tokens')::bigint, max(block_size_tokens)), 1)
-            as block_size_tokens
+        greatest(
+            coalesce(
+                getvariable('block_size_tokens')::bigint,
+                (
+                    select max(turns.block_size_tokens)
+                    from continuations as turns
+                    where turns.cache_domain = distinct_atoms.cache_domain
+                )
+            ),
+            1
+        ) as block_size_tokens
     from distinct_atoms
     group by cache_domain
 ),

@@ -2,7 +2,7 @@
 -- question: How much would an LRU cache as large as today's HBM, DRAM or pool have hit?
 -- grain: one row per label whose size is given and holds at least one block
 -- params: hbm_bytes DOUBLE = null, dram_bytes DOUBLE = null, pool_bytes DOUBLE = null, kv_bytes_per_token DOUBLE = null, block_size_tokens BIGINT = null
--- reads: requests, reuse
+-- reads: requests, reuse, continuations
 -- order: capacity_bytes, label
 -- note: exact, and equal to reuse/capacity_curve at the same blocks: blocks are there at once, each
 -- note: cache domain has a cache of this size to itself. No rows without kv_bytes_per_token.
@@ -25,7 +25,11 @@ domains as (   -- one row per cache domain with blocks
         greatest(
             coalesce(
                 getvariable('block_size_tokens')::bigint,
-                max(token_count // block_count)
+                (
+                    select max(turns.block_size_tokens)
+                    from continuations as turns
+                    where turns.cache_domain = reuse.cache_domain
+                )
             ),
             1
         ) as block_size_tokens

@@ -2,13 +2,13 @@
 -- question: What does each definition of a hit rate give on this trace, and which tool prints it?
 -- grain: one row per definition
 -- params: block_size_tokens BIGINT = null, window_requests BIGINT = 1000
--- reads: requests, blocks, reuse
+-- reads: requests, blocks, reuse, continuations
 -- order: definition
 -- note: a definition that this data cannot fill has null figures, never 0.
 -- note: reusable: an unlimited cache would hold it. engine: the same, of full blocks, and at least
 -- note: the last token of a prompt is computed; blocks are those of the trace, engines may have
 -- note: smaller ones. Halves are by arrival in the cache domain; windows by arrival.
--- note: block_size_tokens null: the largest mean tokens per block of an atom of the domain.
+-- note: block_size_tokens null: that of each cache domain.
 -- note: window_requests 1000: as many requests as vLLM's line counts.
 with domains as (   -- one row per cache domain: tokens of a block, and where its second half starts
     select
@@ -16,7 +16,11 @@ with domains as (   -- one row per cache domain: tokens of a block, and where it
         greatest(
             coalesce(
                 getvariable('block_size_tokens')::bigint,
-                max(token_count // block_count)
+                (
+                    select max(turns.block_size_tokens)
+                    from continuations as turns
+                    where turns.cache_domain = reuse.cache_domain
+                )
             ),
             1
         ) as block_size_tokens,

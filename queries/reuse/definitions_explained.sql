@@ -2,7 +2,7 @@
 -- question: Why do two tools print different hit rates for the same file?
 -- grain: one row per pair of definitions that differ
 -- params: block_size_tokens BIGINT = null, window_requests BIGINT = 1000, least_difference DOUBLE = 0.0005
--- reads: requests, blocks, reuse
+-- reads: requests, blocks, reuse, continuations
 -- order: definition, other_definition
 -- note: the ratios are those of reuse/definitions. Pairs that differ by less than least_difference
 -- note: are not shown: 0.0005 is what one decimal of a percentage can show.
@@ -13,7 +13,11 @@ with domains as (   -- one row per cache domain: tokens of a block, and where it
         greatest(
             coalesce(
                 getvariable('block_size_tokens')::bigint,
-                max(token_count // block_count)
+                (
+                    select max(turns.block_size_tokens)
+                    from continuations as turns
+                    where turns.cache_domain = reuse.cache_domain
+                )
             ),
             1
         ) as block_size_tokens,

@@ -2,19 +2,23 @@
 -- question: How many blocks are in use at a time, and how many will be used again?
 -- grain: one row per window_start_ns
 -- params: window_ns BIGINT = null, kv_bytes_per_token DOUBLE = null, block_size_tokens BIGINT = null
--- reads: requests, reuse
+-- reads: requests, reuse, continuations
 -- order: window_start_ns
 -- note: window_ns null: up to 24 equal windows of the span of arrivals, in whole steps of the
 -- note: smallest step between arrivals. Windows that would be more than 2 000 are made longer.
--- note: no rows without a clock. Bytes are of whole blocks; block_size_tokens null: the largest mean
--- note: tokens per block of an atom of the domain.
+-- note: no rows without a clock. Bytes are of whole blocks; block_size_tokens null: that of each
+-- note: cache domain.
 with domains as (   -- one row per cache domain with blocks
     select
         cache_domain,
         greatest(
             coalesce(
                 getvariable('block_size_tokens')::bigint,
-                max(token_count // block_count)
+                (
+                    select max(turns.block_size_tokens)
+                    from continuations as turns
+                    where turns.cache_domain = reuse.cache_domain
+                )
             ),
             1
         ) as block_size_tokens

@@ -2,7 +2,7 @@
 -- question: How much would an SSD tier write a day, and how long would the drives last?
 -- grain: one row per cache
 -- params: kv_bytes_per_token DOUBLE = null, block_size_tokens BIGINT = null, capacity_bytes DOUBLE = null, endurance_bytes DOUBLE = null, drive_writes_per_day DOUBLE = null, warranty_years DOUBLE = 5.0, write_amplification DOUBLE = 1.0
--- reads: requests, reuse
+-- reads: requests, reuse, continuations
 -- order: cache
 -- note: unlimited writes each distinct block once, second_use only those that a second request uses,
 -- note: lru as many as a cache of capacity_bytes misses (each miss is stored; none without
@@ -10,30 +10,43 @@
 -- note: the span of the trace stands for every day: an hour of peak load overstates the day.
 -- note: endurance_bytes: what the drives may write in all (TBW); else capacity_bytes ×
 -- note: drive_writes_per_day × 365 × warranty_years. A figure whose parameter is missing is null.
--- note: no rows without blocks; block_size_tokens null: the largest mean tokens per block of an
--- note: atom of the domain; lru counts whole blocks.
+-- note: no rows without blocks; block_size_tokens null: that of each cache domain; lru counts whole blocks.
 with distinct_atoms as (   -- one row per distinct atom of a domain
     select
         cache_domain,
         max(block_count) as block_count,
         max(token_count) as token_count,
-        max(token_count // block_count) as block_size_tokens,
         bool_or(previous_request_key is not null) as is_used_again
     from reuse
     group by cache_domain, atom
 ),
+block_sizes as (   -- one row per cache domain: tokens of a block
+    select
+        cache_domain,
+        greatest(
+            coalesce(
+                getvariable('block_size_tokens')::bigint,
+                (
+                    select max(turns.block_size_tokens)
+                    from continuations as turns
+                    where turns.cache_domain = distinct_atoms.cache_domain
+                )
+            ),
+            1
+        ) as block_size_tokens
+    from distinct_atoms
+    group by cache_domain
+),
 domains as (   -- one row per cache domain: tokens of a block, and blocks that fit into the capacity
     select
         cache_domain,
-        greatest(coalesce(getvariable('block_size_tokens')::bigint, max(block_size_tokens)), 1)
-            as block_size_tokens,
+        block_size_tokens,
         floor(
             getvariable('capacity_bytes')::double
             / getvariable('kv_bytes_per_token')::double
-            / greatest(coalesce(getvariable('block_size_tokens')::bigint, max(block_size_tokens)), 1)
+            / block_size_tokens
         )::bigint as capacity_blocks
-    from distinct_atoms
-    group by cache_domain
+    from block_sizes
 ),
 misses as (   -- one row: blocks and tokens of blocks that an LRU cache of the capacity misses
     select

@@ -16,7 +16,7 @@ import yaml
 
 from kvtrace.duckdb_session import Session
 from kvtrace.reuse.stays import build_block_stays
-from kvtrace.schema.facts import BLOCK_STAYS, REUSE
+from kvtrace.schema.facts import BLOCK_STAYS, CONTINUATIONS, REUSE
 from kvtrace.schema.tables import BLOCK_EVENTS, SAMPLES, TABLES, TRANSFERS
 from tests.traces import Traced, tables
 
@@ -71,8 +71,9 @@ def fill(session: Session, spec: dict[str, Any]) -> None:
     if "block_stays" in spec:
         stays = [{**STAY_DEFAULTS, **row} for row in spec["block_stays"]]
         frames["block_stays"] = pl.DataFrame(stays, schema=BLOCK_STAYS.polars_schema())
-    if "reuse" in spec:
-        frames["reuse"] = pl.DataFrame(spec["reuse"], schema=REUSE.polars_schema())
+    for table in (REUSE, CONTINUATIONS):
+        if table.name in spec:
+            frames[table.name] = pl.DataFrame(spec[table.name], schema=table.polars_schema())
     for name, table in TABLES.items():
         if table.is_derived and name in spec:
             frames[name] = pl.DataFrame(spec[name], schema=table.polars_schema())
