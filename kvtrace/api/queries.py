@@ -61,7 +61,18 @@ def query(
     notes = [str(one) for one in known]
     if result.is_cut:
         notes.append(f"only the first {limit:,} rows; there are more")
+    if result.frame.is_empty():
+        notes.append(_why_empty(info))
     return QueryTable(info.name, result, tuple(notes))
+
+
+def _why_empty(info: QueryInfo) -> str:
+    """No rows, with what the query says of it; of quality queries it is good."""
+    if info.name.startswith("quality/"):
+        return "no rows: nothing offends"
+    said = [note.rstrip(".") for note in info.notes if note.startswith("no rows")]
+    tables = ", ".join(info.reads)
+    return said[0] if said else f"no rows: the dataset holds nothing for this question ({tables})"
 
 
 def list_queries(search: str = "", *, folders: Folders = (), width: int = 100) -> list[str]:

@@ -103,6 +103,12 @@ def query(
         raise UsageError(
             "KVT-U014", f"both `{name}` and --sql are given", hint="give one of them at a time"
         )
+    if sql is not None and (show_sql or describe):
+        raise UsageError(
+            "KVT-U017",
+            "--sql is the SQL itself: there is nothing to show or to describe",
+            hint="leave out --show-sql and --describe to run it",
+        )
     if dataset is None or (name is None and sql is None):
         _look_up(dataset, folders, chosen, given if show_sql else None)
         return

@@ -17,9 +17,16 @@ def _truth(text: str) -> bool:
     return _TRUTH[text.strip().lower()]
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
 _PARSERS: Final[dict[str, Callable[[str], int | float | str | bool]]] = {
     "BIGINT": int,
-    "DOUBLE": float,
+    "DOUBLE": _finite,
     "VARCHAR": str,
     "BOOLEAN": _truth,
 }

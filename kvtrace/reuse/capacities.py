@@ -82,4 +82,9 @@ def _positive(value: float, word: str) -> float:
 
 
 def _fault(word: str) -> UsageError:
-    return UsageError("KVT-U040", f"`{word}` is not a capacity above zero", hint=f"`{_EXAMPLE}`")
+    return UsageError(
+        "KVT-U040",
+        f"`{word}` is not a capacity",
+        cause="a capacity is whole blocks or bytes above zero, or a share up to 100 %",
+        hint=f"`{_EXAMPLE}`",
+    )

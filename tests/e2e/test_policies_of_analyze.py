@@ -18,7 +18,7 @@ def test_a_quick_audit_reads_the_gaps_at_the_tier_sizes(tmp_path: Path) -> None:
     assert rows
     for row in rows:
         order = [
-            row[f"{bound}_hit_tokens"]
+            int(str(row[f"{bound}_hit_tokens"]))
             for bound in ("lru", "strict_low", "strict_high", "relaxed", "unlimited")
         ]
         assert order == sorted(order)

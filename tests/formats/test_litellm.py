@@ -190,8 +190,8 @@ def spend(**changed: str) -> RequestRow:
 def test_answers_of_the_cache_are_known_by_flag_or_id() -> None:
     for flag in (True, "True", "true", 1, "1", "t"):
         assert payload(cache_hit=flag, usage={"x": 1}).status == "gateway_cache_hit"
-    for flag in (False, None, 0, "", "False", "None"):
-        assert payload(cache_hit=flag).status == "ok"
+    for other in (False, None, 0, "", "False", "None"):
+        assert payload(cache_hit=other).status == "ok"
     hit = payload(id="chatcmpl-1_cache_hit1780000001.234")
     assert (hit.status, hit.ttft_ns, hit.cached_tokens) == ("gateway_cache_hit", None, None)
     assert spend(request_id="x_cache_hit1780000001.2", cache_hit="").status == "gateway_cache_hit"
