@@ -13,7 +13,9 @@ from kvtrace.errors import UsageError
 from kvtrace.ingest.pipeline import ingest_paths
 from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.query.catalog import load_catalog
-from kvtrace.reuse.facts import build_reuse
+from kvtrace.reuse.continuations import build_continuations
+from kvtrace.reuse.facts import build_reuse_of
+from kvtrace.reuse.trace import order_requests
 from kvtrace.store.dataset import Dataset
 from kvtrace.store.lock import unwritable
 from kvtrace.synth import (
@@ -119,9 +121,13 @@ def _compare(dataset: Dataset, derived: Derived, loaded: Loaded) -> tuple[str, .
             salt=_CHECK_SALT,
             settings=IngestSettings(block_size_tokens=loaded.profile.block_size_tokens),
         )
-    facts = build_reuse(read.frames["requests"], read.frames["blocks"], read.domains)
+    ordered = order_requests(read.frames["requests"], read.frames["blocks"])
+    made = {
+        "reuse": build_reuse_of(ordered, read.domains),
+        "continuations": build_continuations(ordered, read.domains),
+    }
     with Session() as story, dataset.session() as source:
-        for name, frame in {**read.frames, "reuse": facts}.items():
+        for name, frame in {**read.frames, **made}.items():
             story.create_table(name, frame)
         lines = [_lengths(source, story, "prompt_tokens"), _lengths(source, story, "output_tokens")]
         if derived.has_blocks:
