@@ -18,11 +18,10 @@ import polars as pl
 from kvtrace.ingest.columns import FileRows
 from kvtrace.ingest.contract import CacheProofs, Producer
 from kvtrace.ingest.sources import FileRead
+from kvtrace.ingest.usage import ASSUMED_FLAG
 from kvtrace.schema.arrays import BoolArray, IntArray
 from kvtrace.schema.manifest import Note
 
-ASSUMED_FLAG: Final = "cache_semantics_assumed"
-"""Nothing tells whether the prompt count includes the cache; it is read as if it did."""
 MIXED_NOTE: Final = "cache_semantics_mixed"
 Verdict = Literal["exclusive", "inclusive", "open", "mixed"]
 

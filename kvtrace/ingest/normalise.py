@@ -18,7 +18,7 @@ from kvtrace.ingest.blocks.table import (
     build_domain,
     gathered,
 )
-from kvtrace.ingest.cache_semantics import ASSUMED_FLAG, MIXED_NOTE, settle_cache_semantics
+from kvtrace.ingest.cache_semantics import MIXED_NOTE, settle_cache_semantics
 from kvtrace.ingest.contract import ReadContext
 from kvtrace.ingest.files.rotation import join_rotations
 from kvtrace.ingest.hashing import KeyedHasher
@@ -35,6 +35,7 @@ from kvtrace.ingest.sources import (
     drop_exact_copies,
     settle_clocks,
 )
+from kvtrace.ingest.usage import ASSUMED_FLAG
 from kvtrace.schema.manifest import CacheDomain, FileEntry, Note, Totals
 from kvtrace.schema.tables import BLOCKS, KEYS, REJECTS, REQUESTS, TABLES
 

@@ -44,6 +44,12 @@ def test_times_and_ids() -> None:
 def test_without_a_total_the_meaning_of_the_prompt_count_is_assumed() -> None:
     notes = {note.code: note.message for note in read_bytes(ENTRY, GOOD).context.notes}
     assert notes["cache_semantics_assumed"].endswith("openai as including it (1).")  # h6
+    flagged = [
+        row.request_id
+        for row in read_bytes(ENTRY, GOOD).requests
+        if "cache_semantics_assumed" in row.flags
+    ]
+    assert flagged == ["h6"]
 
 
 def test_rows_of_the_csv() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvtrace.ingest.contract import ReadContext, RequestRow
-from kvtrace.ingest.usage import read_usage
+from kvtrace.ingest.usage import ASSUMED_FLAG, read_usage
 
 CLIENT_PROMPT_FLAG: Final = "client_prompt_tokens"
 """The prompt was counted by the client; cached tokens of the server are not set against it."""
@@ -38,7 +38,7 @@ def fill_counts(
             row.cached_device_tokens = told.cached_device_tokens
             row.cache_write_tokens = told.cache_write_tokens
         if told.is_assumed:
-            row.flags = (*row.flags, "cache_semantics_assumed")
+            row.flags = (*row.flags, ASSUMED_FLAG)
     if row.prompt_tokens is None and client_prompt is not None:
         row.prompt_tokens = client_prompt
         row.flags = (*row.flags, CLIENT_PROMPT_FLAG)

@@ -11,7 +11,7 @@ import msgspec
 from kvtrace.ingest.contract import ReadContext, Record, RequestRow
 from kvtrace.ingest.prompts.bodies import BodyReader
 from kvtrace.ingest.prompts.rows import Prompted, note_few_prompts, prompted_rows, with_blocks
-from kvtrace.ingest.usage import TokenUsage, parsed_count
+from kvtrace.ingest.usage import ASSUMED_FLAG, TokenUsage, parsed_count
 from kvtrace.ingest.values.instants import Instants
 from kvtrace.ingest.values.jsonfields import Ignored, flag_lengths
 from kvtrace.ingest.values.rawvalues import raw_text
@@ -97,7 +97,7 @@ class GatewayFile:
         that filled the cache, and are left out. Zeros of a request that failed are no counts.
         """
         if usage is not None and not _is_empty(row.status, usage):
-            self._fill_tokens(row, usage)
+            self._fill_tokens(row, usage, flags)
             flags.extend(flag for flag in usage.flags if flag not in flags)
         if row.ttft_ns is not None:
             row.ttft_from = "arrival"
@@ -107,11 +107,13 @@ class GatewayFile:
         flag_lengths(row)
         return row
 
-    def _fill_tokens(self, row: RequestRow, usage: TokenUsage) -> None:
+    def _fill_tokens(self, row: RequestRow, usage: TokenUsage, flags: list[str]) -> None:
         row.prompt_tokens, row.output_tokens = usage.prompt_tokens, usage.output_tokens
         if usage.is_open:  # the names of a convention prove nothing where operators choose them
             key = (usage.shape, bool(usage.is_inclusive))
             self._assumed[key] = self._assumed.get(key, 0) + 1
+            if usage.is_assumed:
+                flags.append(ASSUMED_FLAG)
         if row.status == "gateway_cache_hit":
             return
         row.cached_tokens, row.cache_write_tokens = usage.cached_tokens, usage.cache_write_tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvtrace.ingest.usage.readings import (
+    ASSUMED_FLAG,
     TokenUsage,
     read_attributes,
     read_buckets,
@@ -12,6 +13,7 @@ from kvtrace.ingest.usage.shapes import OTEL_KEYS
 from kvtrace.ingest.usage.values import count_at, parsed_count
 
 __all__ = [
+    "ASSUMED_FLAG",
     "OTEL_KEYS",
     "TokenUsage",
     "count_at",

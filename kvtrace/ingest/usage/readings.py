@@ -33,6 +33,8 @@ Rule = Literal[
 readings agree; an impossible sum; the total; the total without the output, where there is no prompt
 count; a convention that defines the names, which not all
 writers follow; the usual reading of the names (assumed); no count."""
+ASSUMED_FLAG: Final = "cache_semantics_assumed"
+"""Nothing tells whether the prompt count includes the cache; it is read the usual way."""
 TOTAL_MISMATCH: Final = "total_mismatch"
 CONTRADICTION: Final = "usage_contradiction"
 
