@@ -44,6 +44,19 @@ def test_the_proxy_counts_and_not_the_plugin_that_rewrites() -> None:
     assert row.tenant == "con-1"
 
 
+def test_a_hit_of_the_cache_plugin_is_no_call_to_the_engine() -> None:
+    call = (
+        b'{"started_at": 1780000000250, "latencies": {"request": 5}, "response": {"status": 200},'
+        b' "ai": {"ai-semantic-cache": {"cache": {"cache_status": "Hit"}}, "ai-proxy-advanced":'
+        b' {"usage": {"prompt_tokens": 100, "completion_tokens": 5}, "meta": {}}}}'
+    )
+    alone = call[: call.index(b', "ai-proxy')] + b"}}"
+    missed = call.replace(b"Hit", b"Miss")
+    rows = read_bytes(ENTRY, b"\n".join((call, alone, missed))).requests
+    assert [row.status for row in rows] == ["gateway_cache_hit", "gateway_cache_hit", "ok"]
+    assert [row.prompt_tokens for row in rows] == [100, None, 100]
+
+
 def test_what_does_not_stream_has_no_first_token() -> None:
     first = GOOD.split(b"\n")[0]
     (row,) = read_bytes(

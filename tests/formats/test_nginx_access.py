@@ -60,6 +60,16 @@ def test_only_inference_is_read() -> None:
     ]
 
 
+def test_a_connection_without_a_request_line_is_no_damage() -> None:
+    probe = (
+        b'{"msec": "1780000000.250", "request": "", "status": "400", "request_time": "0.000"}\n'
+        b'{"msec": "1780000000.250", "status": "400", "request_time": "0.000"}\n'
+    )
+    reading = read_bytes(ENTRY, probe)
+    assert reading.ignored == {"not_an_inference_path": 1}
+    assert reading.rejected == [(2, "invalid_field")]  # its log has no field of the request
+
+
 def test_damaged_lines() -> None:
     reading = read_bytes(ENTRY, DAMAGED)
     assert reading.rejected == [

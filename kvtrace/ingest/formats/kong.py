@@ -107,14 +107,14 @@ class _KongFile:
         plugins = {
             name: _PLUGIN.decode(data) for name, data in written.items() if name != _PAYLOAD_NAME
         }
-        plugin = _plugin(plugins)
-        if plugin is None:
+        plugin, is_hit = _plugin(plugins), any(map(_is_hit, plugins.values()))
+        if plugin is None and not is_hit:
             return Ignored(NO_CALL)
+        plugin = plugin or _Plugin()
         flags: list[str] = []
         latencies, request = raw.latencies or _Latencies(), raw.request or _Request()
         response, consumer = raw.response or _Response(), raw.consumer or _Consumer()
-        meta, cache, usage = plugin.meta or _Meta(), plugin.cache or _Cache(), plugin.usage or {}
-        is_hit = (name_of(cache.cache_status) or "").lower() == "hit"
+        meta, usage = plugin.meta or _Meta(), plugin.usage or {}
         first = raw_decimal("time_to_first_token", usage.get("time_to_first_token", NO_VALUE))
         path = name_of(request.uri)
         row = RequestRow(
@@ -148,6 +148,13 @@ class _KongFile:
             payload = nested(_PAYLOAD, place)
             if payload is not None:
                 yield payload.request
+
+
+def _is_hit(plugin: _Plugin | None) -> bool:
+    """Whether a response came out of the cache of this plugin, such as ai-semantic-cache."""
+    if plugin is None or plugin.cache is None:
+        return False
+    return (name_of(plugin.cache.cache_status) or "").lower() == "hit"
 
 
 def _plugin(plugins: Mapping[str, _Plugin | None]) -> _Plugin | None:

@@ -66,6 +66,8 @@ class _AccessFile:
         """
         raw = decode_json(_DECODER, record.data)
         path = _path(raw)
+        if path is None and any(map(bytes, (raw.request, raw.request_uri, raw.uri))):
+            return Ignored(NOT_INFERENCE)  # of a connection without a request line
         if path is None:
             raise msgspec.ValidationError("no request line (`request` or `request_uri`)")
         kind = endpoint_of(path)
