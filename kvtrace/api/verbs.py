@@ -53,7 +53,7 @@ COMPRESSED_SUFFIXES: Final = (".gz", ".zst", ".bz2", ".xz")
 
 
 def ingest(
-    inputs: Inputs,
+    inputs: Inputs | str | Path,
     *,
     output: Path | str | None = None,
     settings: Settings | None = None,
@@ -65,10 +65,11 @@ def ingest(
         InputError: nothing usable, or too much rejected.
         OutputError: the output cannot be written or another run holds it.
     """
-    folder = output_folder(inputs, output)
+    paths = each_path(inputs)
+    folder = output_folder(paths, output)
     with claimed(folder) as lock:
         return ingest_into(
-            inputs,
+            paths,
             folder,
             settings or resolve_settings(),
             progress or SilentProgress(),
@@ -77,7 +78,7 @@ def ingest(
 
 
 def analyze(
-    inputs: Inputs,
+    inputs: Inputs | str | Path,
     *,
     output: Path | str | None = None,
     settings: Settings | None = None,
@@ -94,10 +95,11 @@ def analyze(
     chosen = settings or resolve_settings()
     check_names(chosen)
     watch = progress or SilentProgress()
-    folder = output_folder(inputs, output)
+    paths = each_path(inputs)
+    folder = output_folder(paths, output)
     with claimed(folder) as lock:
-        outcome = ingest_into(inputs, folder, chosen, watch, lock)
-        record = build_audit(audit_input(outcome.dataset, inputs, chosen, watch, lock))
+        outcome = ingest_into(paths, folder, chosen, watch, lock)
+        record = build_audit(audit_input(outcome.dataset, paths, chosen, watch, lock))
         audit = Audit(record, folder, outcome.is_reused)
         watch.start("report")
         lang: Lang = "zh" if chosen.text("lang") == "zh" else "en"
@@ -177,7 +179,7 @@ def describe_formats(name: str | None = None) -> FormatListing:
     return FormatListing(found, is_detailed=True)
 
 
-def sniff(inputs: Inputs, *, mapping: Path | str | None = None) -> Sniffed:
+def sniff(inputs: Inputs | str | Path, *, mapping: Path | str | None = None) -> Sniffed:
     """What each file is, by its start, and which flag would make it say more.
 
     Raises:
@@ -185,10 +187,12 @@ def sniff(inputs: Inputs, *, mapping: Path | str | None = None) -> Sniffed:
         UsageError: the mapping cannot be used, or contradicts a file that it names.
     """
     read_by = None if mapping is None else load_mapping(mapping)
-    return Sniffed(tuple(inspect_paths(inputs, settings=IngestSettings(mapping=read_by))))
+    return Sniffed(
+        tuple(inspect_paths(each_path(inputs), settings=IngestSettings(mapping=read_by)))
+    )
 
 
-def suggest_mapping(inputs: Inputs, *, output: Path | str | None = None) -> str:
+def suggest_mapping(inputs: Inputs | str | Path, *, output: Path | str | None = None) -> str:
     """A first mapping, as TOML, for JSON and CSV files that no format knows; written if asked.
 
     Raises:
@@ -204,7 +208,7 @@ def suggest_mapping(inputs: Inputs, *, output: Path | str | None = None) -> str:
             where=Location(str(target)),
             hint=f"name another file, as `-o {target.stem}-new.toml`",
         )
-    text = offer_mapping(inputs, all_formats())
+    text = offer_mapping(each_path(inputs), all_formats())
     if target is not None:
         write_output(target, text.encode())
     return text
@@ -248,6 +252,11 @@ def synthesise(
         formats=formats,
         requests=requests,
     )
+
+
+def each_path(inputs: Inputs | str | Path) -> Inputs:
+    """The inputs as a list, where one path was given alone."""
+    return [inputs] if isinstance(inputs, str | Path) else inputs
 
 
 def output_folder(inputs: Inputs, output: Path | str | None) -> Path:

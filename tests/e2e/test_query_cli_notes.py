@@ -32,3 +32,8 @@ def test_no_offending_row_is_said_to_be_good(dataset: Path) -> None:
 def test_a_parameter_that_is_no_number_is_refused(dataset: Path) -> None:
     with pytest.raises(UsageError, match="is not a DOUBLE"):
         api.query(dataset, "reuse/ttl_curve", params={"ttls_s": "nan"})
+
+
+def test_one_path_may_be_given_alone(tmp_path: Path) -> None:
+    alone = api.ingest(str(REPO / "sample_traces" / "router-trace.jsonl.zst"), output=tmp_path)
+    assert alone.dataset.manifest.totals.requests > 0

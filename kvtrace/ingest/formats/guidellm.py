@@ -214,7 +214,9 @@ def _sniff(head: Head) -> Guess | None:
     ours = sum(map(_is_ours, head.json_objects))
     if ours and 2 * ours >= len(head.json_objects):
         return Guess(0.95, "a report of guidellm (benchmarks with requests by outcome)")
-    start = head.text[:_HEAD_CHARS]
+    start = head.text[:_HEAD_CHARS].lstrip("\ufeff \t\r\n")
+    if not start.startswith("{"):
+        return None
     is_new = '"guidellm_version"' in start and '"benchmarks"' in start
     is_old = '"benchmarks"' in start[:256] and '"generative_benchmark"' in start
     if is_new or is_old:
