@@ -99,16 +99,8 @@ def query(
     given = _parse_params(param or [])
     folders = queries or []
     chosen = _mode(mode, as_json, output)
-    if sql is not None and name is not None:
-        raise UsageError(
-            "KVT-U014", f"both `{name}` and --sql are given", hint="give one of them at a time"
-        )
-    if sql is not None and (show_sql or describe):
-        raise UsageError(
-            "KVT-U017",
-            "--sql is the SQL itself: there is nothing to show or to describe",
-            hint="leave out --show-sql and --describe to run it",
-        )
+    if sql is not None:
+        _check_own(name, is_shown=show_sql or describe)
     if dataset is None or (name is None and sql is None):
         _look_up(dataset, folders, chosen, given if show_sql else None)
         return
@@ -133,6 +125,20 @@ def query(
     for note in table.notes:
         typer.echo(f"note: {note}", err=True)
     _write(table, chosen, output)
+
+
+def _check_own(name: str | None, *, is_shown: bool) -> None:
+    """Refuse what makes no sense beside --sql."""
+    if name is not None:
+        raise UsageError(
+            "KVT-U014", f"both `{name}` and --sql are given", hint="give one of them at a time"
+        )
+    if is_shown:
+        raise UsageError(
+            "KVT-U017",
+            "--sql is the SQL itself: there is nothing to show or to describe",
+            hint="leave out --show-sql and --describe to run it",
+        )
 
 
 def _look_up(
