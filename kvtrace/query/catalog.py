@@ -19,7 +19,7 @@ from kvtrace.duckdb_session import Param, Session
 from kvtrace.errors import Location, ModelError, UsageError
 from kvtrace.query.folders import OURS, collision, own_queries_of, queries_of
 from kvtrace.query.guard import guarded
-from kvtrace.query.header import ColumnInfo, ParamInfo, QueryInfo, parse_columns
+from kvtrace.query.header import ColumnInfo, ParamInfo, QueryInfo
 from kvtrace.query.limits import NO_LIMITS, Limits
 from kvtrace.query.params import parse_param, to_sql
 
@@ -165,23 +165,6 @@ def find_queries() -> Traversable:
         where=Location(str(packaged)),
         hint="install kvtrace again: `pip install --force-reinstall kvtrace`",
     )
-
-
-def run_sql(
-    session: Session,
-    sql: str,
-    params: Mapping[str, Param] | None = None,
-    limits: Limits = NO_LIMITS,
-) -> QueryResult:
-    """The result of the user's own SQL: one SELECT (or EXPLAIN); columns may be documented.
-
-    Raises:
-        UsageError: the text is anything else than one SELECT over the tables of the session.
-        ModelError: the SQL cannot be parsed, failed, took too long or gave too many rows.
-    """
-    allowed = guarded(session, sql)
-    session.set_variables(params or {})
-    return _limited(session, allowed, parse_columns(sql), limits)
 
 
 def _limited(

@@ -11,8 +11,9 @@ import pytest
 
 from kvtrace.duckdb_session import Param, Session
 from kvtrace.errors import ModelError, UsageError
-from kvtrace.query.catalog import Catalog, load_catalog, run_sql
+from kvtrace.query.catalog import Catalog, QueryResult, load_catalog
 from kvtrace.query.header import parse_query
+from kvtrace.query.own import own_query
 from kvtrace.query.params import parse_param, to_sql
 from tests.traces import Traced, tables
 
@@ -31,6 +32,11 @@ select
 from requests
 order by size
 """
+
+
+def run_sql(session: Session, sql: str, params: dict[str, Param] | None = None) -> QueryResult:
+    """The result of a person's SQL, by the way that `--sql` goes."""
+    return own_query(sql, name="sql", source="--sql").run(session, "sql", params)
 
 
 @pytest.fixture

@@ -10,10 +10,16 @@ import pytest
 
 from kvtrace.duckdb_session import Session
 from kvtrace.errors import ModelError, UsageError
-from kvtrace.query.catalog import run_sql
+from kvtrace.query.catalog import QueryResult
 from kvtrace.query.guard import guarded
+from kvtrace.query.own import own_query
 
 PART = "(format parquet, use_tmp_file false)"
+
+
+def run_sql(session: Session, sql: str) -> QueryResult:
+    """The result of a person's SQL, by the way that `--sql` goes."""
+    return own_query(sql, name="sql", source="--sql").run(session, "sql")
 
 
 @pytest.fixture
