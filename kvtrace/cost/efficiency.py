@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final
 
 from kvtrace.cost.evidence import Constant, read_constant, read_toml
 from kvtrace.cost.hardware import HardwareProfile
-
-FITTED_FAMILIES: Final = ("sm80", "sm90", "sm100")
-"""GPU families with public prefill measurements behind their efficiencies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +59,6 @@ def efficiency_table() -> EfficiencyTable:
         families={name: _read_family(name) for name in names},
         shared={name: _read_shared(name) for name in document["shared"]},
     )
-
-
-def load_efficiency(family: str) -> Efficiency:
-    """Efficiencies of a GPU family; a family without a row gets the assumed ones."""
-    return efficiency_table().family(family)
-
-
-def shared_constant(name: str) -> Constant:
-    """A constant of all GPU families."""
-    return efficiency_table().shared[name]
 
 
 def _read_family(name: str) -> Efficiency:

@@ -149,17 +149,7 @@ def _optional(
     value = reader.text(key, parse)
     if value is None or constant is not None:
         return constant if constant is None else reader.given(constant, value)
-    return Constant(
-        id=f"gpus.{gpu.name}.{key}",
-        title=f"{gpu.name}: {key}",
-        value=value,
-        unit=unit,
-        low=None,
-        high=None,
-        kind="given",
-        source=str(reader.path),
-        as_of="",
-    )
+    return reader.stated(f"gpus.{gpu.name}.{key}", f"{gpu.name}: {key}", value, unit)
 
 
 def _with_host_link(link: Link, reader: TomlReader) -> Link:

@@ -110,17 +110,7 @@ def _added(name: str, reader: TomlReader) -> StorageTier:
 
 
 def _constant(tier: str, key: str, unit: str, value: float, reader: TomlReader) -> Constant:
-    return Constant(
-        id=f"tiers.{tier}.{key}",
-        title=f"{tier}: {key.split('_')[0]}",
-        value=value,
-        unit=unit,
-        low=None,
-        high=None,
-        kind="given",
-        source=str(reader.path),
-        as_of="",
-    )
+    return reader.stated(f"tiers.{tier}.{key}", f"{tier}: {key.split('_')[0]}", value, unit)
 
 
 def _seconds(text: str) -> float:

@@ -115,3 +115,17 @@ class TomlReader:
     def given(self, constant: Constant, value: float | None) -> Constant:
         """The constant as the file states it; unchanged where it does not."""
         return constant if value is None else constant.given(value, source=str(self.path))
+
+    def stated(self, id: str, title: str, value: float, unit: str) -> Constant:
+        """A constant that only the file knows."""
+        return Constant(
+            id=id,
+            title=title,
+            value=value,
+            unit=unit,
+            low=None,
+            high=None,
+            kind="given",
+            source=str(self.path),
+            as_of="",
+        )

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from kvtrace.cost import Deployment, build_deployment, load_llm
-from kvtrace.cost.efficiency import shared_constant
+from kvtrace.cost.efficiency import efficiency_table
 
-HBM_READ = shared_constant("hbm_read").value
-PASSES = shared_constant("elementwise_passes").value
+SHARED = efficiency_table().shared
+HBM_READ = SHARED["hbm_read"].value
+PASSES = SHARED["elementwise_passes"].value
 
 
 def _points(shared: Path, kind: str) -> list[dict[str, str]]:
@@ -64,7 +65,7 @@ def test_decode_reads_weights_and_kv_once() -> None:
     deployment = build_deployment("Llama-3.1-8B", "H100", tp=1)
     rate = 3.35e12 * HBM_READ
     head, body = 128_256 * 4_096 * 2, 2 * (8.03e9 - (8.03e9 - 6.98e9))
-    fixed = shared_constant("decode_fixed_s").value + 32 * shared_constant("decode_layer_s").value
+    fixed = SHARED["decode_fixed_s"].value + 32 * SHARED["decode_layer_s"].value
     assert deployment.decode.step_s(1, 0) == pytest.approx(fixed + (head + body) / rate)
     added = deployment.decode.step_s(2, 20_000) - deployment.decode.step_s(2, 0)
     assert added == pytest.approx(20_000 * 131_072 / rate)
@@ -136,7 +137,7 @@ def test_ranks_on_two_nodes_exchange_over_the_network() -> None:
     model = build_deployment("DeepSeek-V3", "H100-SXM5", tp=16, weight_dtype="bf16").prefill
     # half of eight ports of 45 GB/s; passes of every layer and of its routing to experts
     exchanged = 2 * 61 * 7_168 * 2 / (0.5 * 8 * 45e9)
-    passes = PASSES + shared_constant("moe_passes").value
+    passes = PASSES + SHARED["moe_passes"].value
     passed = passes * 61 * 7_168 * 2 / (3.35e12 * HBM_READ)
     assert model.traffic_token_s == pytest.approx(exchanged + passed)
 
@@ -144,12 +145,12 @@ def test_ranks_on_two_nodes_exchange_over_the_network() -> None:
 def test_recurrent_layers_pass_over_their_input_again() -> None:
     model = build_deployment("Qwen3.5-27B", "H100", tp=1, weight_dtype="bf16").prefill
     # 64 layers, 48 of them recurrent, hidden 5120
-    scan = shared_constant("recurrent_passes").value
+    scan = SHARED["recurrent_passes"].value
     passed = (64 * PASSES + 48 * scan) * 5_120 * 2 / (3.35e12 * HBM_READ)
     assert model.traffic_token_s == pytest.approx(passed)
 
 
 def test_experts_cut_over_ranks_lose_efficiency() -> None:
     one, four = (build_deployment("gpt-oss-120b", "H200", tp=tp).prefill for tp in (1, 4))
-    split = shared_constant("moe_split").value
+    split = SHARED["moe_split"].value
     assert one.gemm_token_s / four.gemm_token_s == pytest.approx(4 / 4**split)

@@ -32,7 +32,6 @@ _LINKS: Final[tuple[tuple[str, Protocol], ...]] = (
 _COUNT: Final = re.compile(r"(?:^|\s)(\d+)\s*[x×]\s*")
 _SPEED: Final = re.compile(r"(\d+)\s*g(?:b(?:it)?(?:/s|ps)?)?\b")
 _GENERATION: Final = re.compile(r"(?:pcie|nvlink)[ -]?(?:gen)? ?(\d)")
-_LANES: Final = re.compile(r"\bx(4|8|16)\b")
 _PAGE: Final = re.compile(r"page\s+(\d+)\s+tokens?")
 _RANKS: Final = re.compile(r"\bx(\d+)\b")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kvtrace.cost.evidence import moves_constant, number, read_toml
-from kvtrace.cost.hardware import HardwareProfile, Link, load_hardware, load_link
+from kvtrace.cost.hardware import HardwareProfile, Link, load_link
 from kvtrace.cost.validation.paths import PathLink, PathText, Protocol, Tier
 
 _PORTS: Final[Mapping[Protocol, tuple[int, ...]]] = {
@@ -299,8 +299,3 @@ def _host_link(path: PathText, link: PathLink, context: RouteContext) -> Link:
         factor = named.peak_bytes_per_s.value / kernel.peak_bytes_per_s.value
         return kernel if named.link == "pcie5_x16" else kernel.scaled(factor)
     return named
-
-
-def named_gpu(gpu: str) -> HardwareProfile | None:
-    """The profile of a GPU's name; null where none is written."""
-    return load_hardware(gpu) if gpu else None
