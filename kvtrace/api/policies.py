@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from kvtrace.api.policy_tables import DEFAULT_CAPACITY, TABLE, block_traces, derive_policies
 from kvtrace.api.queries import open_dataset
 from kvtrace.api.queryparams import KV_BYTES, known_params
-from kvtrace.api.results import QueryTable, text_table, to_json
+from kvtrace.api.results import QueryTable, to_json
 from kvtrace.config import Settings, resolve_settings
 from kvtrace.errors import Location, UsageError
 from kvtrace.query.catalog import load_catalog
@@ -63,10 +63,8 @@ class PoliciesOutcome:
         """The results for people, the ratios only; a table without rows is left out."""
         lines: list[str] = []
         for table in self.tables:
-            shown = _SHOWN[table.name]
-            rows = [[_rounded(row[name]) for name in shown] for row in table.rows()]
-            if rows:
-                lines += ["", table.name, text_table(shown, rows)]
+            if not table.result.frame.is_empty():
+                lines += ["", table.name, table.brief_text(_SHOWN[table.name])]
         return lines[1:]
 
 
@@ -113,7 +111,7 @@ def policies(
         weight="tokens" if _chosen(weight, _WEIGHTS, "weight") == "tokens" else "blocks",
         ttl_ns=parse_duration_ns(ttl) if "ttl" in wanted else None,
     )
-    derived = derive_policies(opened, traces, plan)
+    derived = derive_policies(opened, plan, traces)
     return PoliciesOutcome(_asked(derived, chosen), derived.manifest.derived[TABLE])
 
 
@@ -140,12 +138,13 @@ def _capacities(
 
 def _asked(dataset: Dataset, settings: Settings) -> tuple[QueryTable, ...]:
     catalog = load_catalog()
+    takes = {name: {param.name for param in catalog.describe(name).params} for name in QUERIES}
+    known = known_params(dataset, set().union(*takes.values()), settings)
     tables = []
     with dataset.session() as session:
-        for name in QUERIES:
-            wanted = {param.name for param in catalog.describe(name).params}
-            known = {one.name: one.value for one in known_params(dataset, wanted, settings)}
-            tables.append(QueryTable(name, catalog.run(session, name, known)))
+        for name, wanted in takes.items():
+            params = {one.name: one.value for one in known if one.name in wanted}
+            tables.append(QueryTable(name, catalog.run(session, name, params)))
     return tuple(tables)
 
 
@@ -169,7 +168,3 @@ def _chosen(name: str, known: dict[str, _Value], what: str) -> _Value:
         f"there is no {what} `{name}`",
         hint=f"`--{what} {next(iter(known))}`; all are {', '.join(known)}",
     )
-
-
-def _rounded(value: object) -> object:
-    return round(value, 4) if isinstance(value, float) else value

@@ -49,9 +49,10 @@ def derive_for_audit(
     if not is_full and (dataset.manifest.totals.block_refs or 0) > MOST_BLOCK_REFS:
         return dataset
     watch.start("policies")
-    traces = block_traces(dataset)
     capacities = tier_capacities(setup, trace)
+    traces = None
     if is_full:
+        traces = block_traces(dataset)
         grid = parse_capacities(
             DEFAULT_CAPACITY, distinct_blocks=trace.distinct_blocks, block_bytes=None
         )
@@ -65,7 +66,7 @@ def derive_for_audit(
         )
     else:
         plan = Plan(capacities)
-    derived = derive_policies(dataset, traces, plan, lock=lock)
+    derived = derive_policies(dataset, plan, traces, lock=lock)
     watch.finish(f"{len(plan.policies)} and the bounds at {len(capacities)} capacities")
     return derived
 
@@ -84,12 +85,14 @@ def tier_capacities(setup: Setup, trace: RequestTrace) -> tuple[int, ...]:
 
 def derive_policies(
     dataset: Dataset,
-    traces: Sequence[tuple[int, BlockTrace]],
     plan: Plan,
+    traces: Sequence[tuple[int, BlockTrace]] | None = None,
     *,
     lock: OutputLock | None = None,
 ) -> Dataset:
     """The dataset with the `policy_hits` of this plan; what is there already stays.
+
+    `traces` are the dataset's `block_traces`, where the caller has them.
 
     Raises:
         OutputError: the folder cannot be written, or another run holds it.
@@ -103,7 +106,8 @@ def derive_policies(
     }
     if is_derived_with(dataset, TABLE, params):
         return dataset
-    return write_derived(dataset, TABLE, build_policy_hits(traces, plan), params, lock=lock)
+    rows = build_policy_hits(block_traces(dataset) if traces is None else traces, plan)
+    return write_derived(dataset, TABLE, rows, params, lock=lock)
 
 
 def block_traces(dataset: Dataset) -> list[tuple[int, BlockTrace]]:

@@ -17,7 +17,7 @@ from kvtrace.api.pool_tables import (
     plan_pools,
 )
 from kvtrace.api.queries import open_dataset
-from kvtrace.api.results import QueryTable, text_table, to_json
+from kvtrace.api.results import QueryTable, to_json
 from kvtrace.api.setup import Setup, choose_deployment, choose_fleet
 from kvtrace.api.stages import SERVING_SETTINGS, read_earlier, whole_trace, with_earlier
 from kvtrace.config import Settings, resolve_settings
@@ -68,9 +68,7 @@ class PoolingOutcome:
         served = " · ".join(f"{name} {value}" for name, value in self.served_by.items())
         lines = [f"sizes of: {served}", f"conversations: {_conversations(self.params)}"]
         for table in self.tables:
-            shown = _SHOWN[table.name]
-            rows = [[_rounded(row[name]) for name in shown] for row in table.rows()]
-            lines += ["", table.name, text_table(shown, rows)]
+            lines += ["", table.name, table.brief_text(_SHOWN[table.name])]
         return lines
 
 
@@ -168,7 +166,3 @@ def _conversations(params: dict[str, DerivedParam]) -> str:
     if named:
         return f"as the logs name them in {named:,} requests, else by the full-block rule"
     return "by the full-block rule, the logs name none"
-
-
-def _rounded(value: object) -> object:
-    return round(value, 4) if isinstance(value, float) else value

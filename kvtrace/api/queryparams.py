@@ -12,6 +12,7 @@ from typing import Final
 from kvtrace.api.setup import FROM_LOGS, choose_deployment
 from kvtrace.api.stages import AUDIT_FILE, read_earlier, with_earlier
 from kvtrace.api.texttable import shown_cell
+from kvtrace.audit.record import AuditRecord
 from kvtrace.config import Settings
 from kvtrace.duckdb_session import Param
 from kvtrace.errors import ModelError
@@ -45,27 +46,33 @@ class Known:
 def known_params(dataset: Dataset, wanted: Collection[str], settings: Settings) -> list[Known]:
     """Of the wanted parameters, those that are known; an LLM that somebody states comes first.
 
+    The audit beside the dataset speaks where nobody states another LLM; sizes of tiers are its own.
+
     Raises:
         UsageError: the LLM that was stated is not known.
     """
+    tiers = [name for name in _SIZED_BY if name in wanted]
+    is_audited = settings["llm"].is_default and (KV_BYTES in wanted or tiers)
+    earlier = read_earlier(dataset) if is_audited else None
     found = []
     if KV_BYTES in wanted:
-        found.append(_bytes_per_token(dataset, settings))
+        found.append(_bytes_per_token(dataset.manifest, settings, earlier))
     if BLOCK_SIZE in wanted:
         found.append(_block_size(dataset.manifest))
-    found += _tiers(dataset, [name for name in _SIZED_BY if name in wanted], settings)
+    if tiers and earlier is not None:
+        found += _tiers(dataset.manifest, tiers, settings, earlier)
     return [one for one in found if one is not None]
 
 
-def _bytes_per_token(dataset: Dataset, settings: Settings) -> Known | None:
-    if settings["llm"].is_default:
-        earlier = read_earlier(dataset)
-        if earlier is not None:
-            doubt = next((a for a in earlier.assumptions if a.id == "llm"), None)
-            said = "" if doubt is None or doubt.is_confirmed else ", which nobody confirmed"
-            why = f"{AUDIT_FILE}: {earlier.kv.llm}, {earlier.kv.kv_dtype}{said}"
-            return Known(KV_BYTES, earlier.kv.bytes_per_token, why)
-    return _of_llm(dataset.manifest, settings)
+def _bytes_per_token(
+    manifest: Manifest, settings: Settings, earlier: AuditRecord | None
+) -> Known | None:
+    if earlier is None:
+        return _of_llm(manifest, settings)
+    doubt = next((a for a in earlier.assumptions if a.id == "llm"), None)
+    said = "" if doubt is None or doubt.is_confirmed else ", which nobody confirmed"
+    why = f"{AUDIT_FILE}: {earlier.kv.llm}, {earlier.kv.kv_dtype}{said}"
+    return Known(KV_BYTES, earlier.kv.bytes_per_token, why)
 
 
 def _of_llm(manifest: Manifest, settings: Settings) -> Known | None:
@@ -82,17 +89,15 @@ def _of_llm(manifest: Manifest, settings: Settings) -> Known | None:
     return Known(KV_BYTES, deployment.kv_bytes_per_token_unreplicated, why)
 
 
-def _tiers(dataset: Dataset, wanted: Collection[str], settings: Settings) -> list[Known]:
+def _tiers(
+    manifest: Manifest, wanted: Collection[str], settings: Settings, earlier: AuditRecord
+) -> list[Known]:
     """Sizes of the tiers of all instances, of one copy of the KV, as the audit took them.
 
-    Unknown without an audit, and for another LLM than the audit's.
     Formula: bytes of an instance x instances x (one copy / all copies of a token); the pool as is.
     """
-    earlier = read_earlier(dataset) if wanted and settings["llm"].is_default else None
-    if earlier is None:
-        return []
     try:
-        deployment, _ = choose_deployment(with_earlier(settings, earlier), dataset.manifest)
+        deployment, _ = choose_deployment(with_earlier(settings, earlier), manifest)
     except ModelError:  # its weights do not fit: no instance has a size
         return []
     stated = {one.id: one.value for one in earlier.assumptions}

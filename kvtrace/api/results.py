@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,8 +11,7 @@ from typing import Final
 import msgspec
 
 from kvtrace.api.querymodes import Mode, inert_json, to_csv, to_markdown, to_parquet
-from kvtrace.api.texttable import fitted_table
-from kvtrace.api.texttable import text_table as text_table
+from kvtrace.api.texttable import fitted_table, text_table
 from kvtrace.audit import jsonio
 from kvtrace.audit.ingest_report import build_ingest_report, dump_ingest_report
 from kvtrace.audit.record import AuditRecord, Finding, Option, Verdict
@@ -107,6 +107,11 @@ class QueryTable:
         rows = [tuple(row.values()) for row in self.rows()]
         return fitted_table(self.result.columns, rows, width)
 
+    def brief_text(self, columns: Sequence[str]) -> str:
+        """Some columns for people, ratios to four decimals."""
+        rows = [[_brief(row[name]) for name in columns] for row in self.rows()]
+        return text_table(columns, rows)
+
     def to_csv(self) -> str:
         """The rows for a spreadsheet; texts that would be formulas are made inert."""
         return to_csv(self.result)
@@ -129,6 +134,10 @@ class QueryTable:
             makers = {"json": self.to_json, "csv": self.to_csv, "markdown": self.to_markdown}
             text = makers[mode]()
         return (text + "\n").encode("utf-8", errors="backslashreplace")
+
+
+def _brief(value: object) -> object:
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def _finite(value: object) -> object:
