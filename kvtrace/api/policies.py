@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from kvtrace.api.choices import choose
 from kvtrace.api.policy_tables import DEFAULT_CAPACITY, TABLE, block_traces, derive_policies
 from kvtrace.api.queries import open_dataset
 from kvtrace.api.queryparams import KV_BYTES, known_params
@@ -17,7 +17,7 @@ from kvtrace.errors import Location, UsageError
 from kvtrace.query.catalog import load_catalog
 from kvtrace.reuse.capacities import parse_capacities
 from kvtrace.reuse.policies.blocks import Admission, BlockTrace
-from kvtrace.reuse.policies.run import POLICIES, PolicyName
+from kvtrace.reuse.policies.run import POLICIES
 from kvtrace.reuse.policies.table import Plan
 from kvtrace.schema.manifest import DerivedParam
 from kvtrace.store.dataset import Dataset
@@ -89,7 +89,9 @@ def policies(
         OutputError: there is no dataset, it cannot be written, or another run holds it.
     """
     opened, chosen = open_dataset(dataset), settings or resolve_settings()
-    wanted = POLICIES if policies is None else tuple(_policy(name) for name in policies)
+    wanted = POLICIES
+    if policies is not None:
+        wanted = tuple(choose(name, POLICIES, code="KVT-U052", what="policy") for name in policies)
     traces = block_traces(opened)
     if not traces:
         raise UsageError(
@@ -146,18 +148,6 @@ def _asked(dataset: Dataset, settings: Settings) -> tuple[QueryTable, ...]:
             params = {one.name: one.value for one in known if one.name in wanted}
             tables.append(QueryTable(name, catalog.run(session, name, params)))
     return tuple(tables)
-
-
-def _policy(name: str) -> PolicyName:
-    for known in POLICIES:
-        if name == known:
-            return known
-    close = difflib.get_close_matches(name, POLICIES, n=1, cutoff=0.4) or POLICIES
-    raise UsageError(
-        "KVT-U052",
-        f"there is no policy `{name}`",
-        hint=f"`--policy {close[0]}`; all are {', '.join(POLICIES)}",
-    )
 
 
 def _chosen(name: str, known: dict[str, _Value], what: str) -> _Value:

@@ -32,7 +32,7 @@ _TTL_NS: Final = 300 * 10**9
 
 def derive_for_audit(
     dataset: Dataset,
-    trace: RequestTrace | None,
+    trace: RequestTrace,
     setup: Setup,
     watch: Progress,
     *,
@@ -41,11 +41,9 @@ def derive_for_audit(
 ) -> Dataset:
     """What `analyze` makes unasked: LRU and the bounds at the sizes of the tiers at hand.
 
-    With `is_full` every policy and admission, on a grid of capacities too. Nothing without blocks,
-    or where the trace is long and nobody asked for everything.
+    With `is_full` every policy and admission, on a grid of capacities too; otherwise nothing where
+    the trace is long. `trace` has blocks.
     """
-    if trace is None or not trace.distinct_blocks:
-        return dataset
     if not is_full and (dataset.manifest.totals.block_refs or 0) > MOST_BLOCK_REFS:
         return dataset
     watch.start("policies")

@@ -82,7 +82,7 @@ def derive_pools(
 
 def derive_for_audit(
     dataset: Dataset,
-    trace: RequestTrace | None,
+    trace: RequestTrace,
     setup: Setup,
     watch: Progress,
     *,
@@ -93,10 +93,8 @@ def derive_for_audit(
 
     The number that the replays assume is among the few: the verdict can be read beside the table.
 
-    Nothing without blocks, or where the trace is long and nobody asked for everything.
+    Nothing where the trace is long and nobody asked for everything. `trace` has blocks.
     """
-    if trace is None or not trace.distinct_blocks:
-        return dataset
     if trace.requests > MOST_REQUESTS and not is_full:
         return dataset
     watch.start("pooling")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kvtrace.api.choices import choose
 from kvtrace.api.pool_tables import (
     ONE_PASS_ROUTINGS,
     TABLE,
@@ -24,7 +24,7 @@ from kvtrace.config import Settings, resolve_settings
 from kvtrace.errors import Location, UsageError
 from kvtrace.query.catalog import load_catalog
 from kvtrace.reuse.capacities import parse_capacities
-from kvtrace.reuse.pooling import ROUTINGS, Level, Routing
+from kvtrace.reuse.pooling import ROUTINGS, Level
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.schema.manifest import DerivedParam
 
@@ -94,7 +94,7 @@ def pooling(
         OutputError: there is no dataset, it cannot be written, or another run holds it.
     """
     opened = open_dataset(dataset)
-    wanted = [_routing(name) for name in routings]
+    wanted = [choose(name, ROUTINGS, code="KVT-U043", what="routing") for name in routings]
     _check_instances(instances)
     chosen = with_earlier(settings or resolve_settings(), read_earlier(opened))
     deployment, chosen = choose_deployment(chosen, opened.manifest)
@@ -116,18 +116,6 @@ def pooling(
     with derived.session() as session:
         tables = tuple(QueryTable(name, catalog.run(session, name)) for name in QUERIES)
     return PoolingOutcome(tables, derived.manifest.derived[TABLE], _served_by(setup))
-
-
-def _routing(name: str) -> Routing:
-    for known in ROUTINGS:
-        if name == known:
-            return known
-    close = difflib.get_close_matches(name, ROUTINGS, n=1, cutoff=0.4) or ROUTINGS
-    raise UsageError(
-        "KVT-U043",
-        f"there is no routing `{name}`",
-        hint=f"`--routing {close[0]}`; all are {', '.join(ROUTINGS)}",
-    )
 
 
 def _check_instances(instances: Sequence[int]) -> None:

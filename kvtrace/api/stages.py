@@ -157,15 +157,16 @@ def audit_input(
     """
     modelled = model(dataset, settings, watch, None, is_audit=True)
     replays, whole = modelled.replays, modelled.whole
-    for derive in (pool_tables.derive_for_audit, policy_tables.derive_for_audit):
-        dataset = derive(
-            dataset,
-            modelled.every,
-            modelled.setup,
-            watch,
-            is_full=settings.text("depth") == "full",
-            lock=lock,
-        )
+    if modelled.every is not None and modelled.every.distinct_blocks:
+        for derive in (pool_tables.derive_for_audit, policy_tables.derive_for_audit):
+            dataset = derive(
+                dataset,
+                modelled.every,
+                modelled.setup,
+                watch,
+                is_full=settings.text("depth") == "full",
+                lock=lock,
+            )
     watch.start("query")
     queries = _run_queries(dataset, modelled.setup)
     watch.finish(f"{len(queries)} queries")
