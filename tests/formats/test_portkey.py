@@ -51,6 +51,11 @@ def test_damaged_entries() -> None:
     assert reading.requests[1].flags == ("total_mismatch",)
 
 
+def test_the_total_tells_the_prompt_where_its_units_are_missing() -> None:
+    line = GOOD.splitlines()[0].replace(b'"req_units": 100', b'"req_units": null')
+    assert [row.prompt_tokens for row in read_bytes(ENTRY, line).requests] == [100]
+
+
 def test_no_text_host_or_name_is_kept() -> None:
     assert "secret" not in repr(read_bytes(ENTRY, GOOD).rows)
     assert b"secret" in GOOD

@@ -261,7 +261,8 @@ def test_net_negative_hits_have_the_range_of_the_path() -> None:
 
 def test_prefill_seconds_follow_the_gemm_efficiency() -> None:
     factor = prefill_factor(make_deployment())
-    assert (factor.low, factor.value, factor.high) == pytest.approx((0.769 / 0.833, 1, 0.769 / 0.71))
+    expected = (0.769 / 0.833, 1, 0.769 / 0.71)
+    assert (factor.low, factor.value, factor.high) == pytest.approx(expected)
 
 
 CURVE = [

@@ -128,6 +128,7 @@ def audit_params(dataset: Dataset, settings: Settings, *, is_full: bool) -> dict
     """The parameters of what an audit makes."""
     deployment, filled = choose_deployment(settings, dataset.manifest)
     trace = whole_trace(dataset)
+    assert trace is not None
     setup = choose_fleet(filled, deployment, trace, dataset.manifest)
     made = derive_for_audit(dataset, trace, setup, SilentProgress(), is_full=is_full)
     return dict(made.manifest.derived.get("pool_hits", {}))
