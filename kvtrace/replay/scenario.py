@@ -15,7 +15,10 @@ LookupMoment = Literal["on_schedule", "on_arrival"]
 """When the tiers below HBM are asked. on_arrival: then alone. on_schedule: then (so that a load may
 start while the request queues), and again when the scheduler takes the request, from where its run
 stands by then, unless the answer has only just come; engines with a cache connector ask there."""
-Routing = Literal["round_robin", "least_loaded"]
+Routing = Literal["round_robin", "least_loaded", "session_sticky", "prefix_affinity", "kv_centric"]
+"""How an instance is chosen for a request; see `kvtrace.replay.routing`."""
+ThrottledMoves = Literal["reads", "long_reads", "writes"]
+"""long_reads: loads of the requests that `IsolationSpec` calls long."""
 
 
 class PrefillTime(Protocol):
@@ -97,12 +100,50 @@ class TierSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class IsolationSpec:
+    """What keeps long prompts away from short ones."""
+
+    long_prompt_tokens: int
+    """A prompt of more tokens is long."""
+    long_instances: int = 0
+    """So many instances (the last ones) serve the long prompts, and nothing else. 0: all serve
+    both, but each has a queue for either kind, and short prompts take their steps first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleSpec:
+    """What some moves may take of a link, all of them together."""
+
+    link_id: str
+    bytes_per_s: float
+    """On each such link."""
+    moves: ThrottledMoves = "reads"
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffSpec:
+    """The way of a prompt's KV from the instance that prefilled it to the one that decodes it.
+
+    The flow crosses all these links at once, and shares them with loads and writes.
+    """
+
+    out_link_ids: tuple[str, ...] = ()
+    """Links of the prefill instance (or shared ones)."""
+    in_link_ids: tuple[str, ...] = ()
+    """Links of the decode instance (or shared ones)."""
+    latency_s: float = 0.0
+    """Fixed seconds before the first byte."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """One option, ready to replay."""
 
     option_id: str
     title: str
     instances: int
+    """Engines with an HBM and a queue of their own. Under data parallelism each DP rank is one: it
+    has its own KV cache, and requests are routed to ranks."""
     kv_bytes_per_token: float
     """All ranks of an instance, replication included."""
     hbm_capacity_bytes: float
@@ -127,6 +168,19 @@ class Scenario:
     """Prices shared steps. None: requests of a step add up to their single prefills, and each step
     to a whole decode step of those that ride along."""
     lookup_moment: LookupMoment = "on_schedule"
+    metadata_age_s: float = 0.0
+    """`prefix_affinity` and `kv_centric` choose by what caches held so many seconds ago."""
+    affinity_load_factor: float = 1.25
+    """`prefix_affinity` passes over an instance with more requests in its queue than this times the
+    mean over instances, rounded up (consistent hashing with bounded loads)."""
+    isolation: IsolationSpec | None = None
+    throttles: tuple[ThrottleSpec, ...] = ()
+    request_bytes_per_s: float | None = None
+    """What one load, of whatever request, gets at most, however idle its links are."""
+    prefill_instances: int = 0
+    """So many instances (the first ones) prefill and the others decode. 0: all do both."""
+    handoff: HandoffSpec | None = None
+    """With `prefill_instances`; None: the KV is there at once."""
     backlog_share: float = 0.05
     """A replay whose last arrivals (last quarter of the span) wait longer than this share of the
     span on average did not keep up; see `ReplayResult.is_overloaded`."""
