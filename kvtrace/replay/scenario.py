@@ -9,8 +9,28 @@ from typing import Literal, Protocol
 TierScope = Literal["instance", "shared"]
 LoadMode = Literal["async", "sync"]
 """async: the request waits for its load while the GPU serves others; sync: the GPU waits too."""
-LoadDecision = Literal["always", "never", "arbiter"]
-"""arbiter: load only what is priced below recomputing it, links as they are at that moment."""
+LoadDecision = Literal["always", "never", "threshold", "arbiter", "split"]
+"""threshold: load where the tiers add `load_threshold_tokens` or more, as engines do. arbiter: load
+only what is priced below recomputing it, links as they are at that moment. split: compute a head of
+what was found while its tail loads, cut where both end together by such prices; or all, or none."""
+Overlap = Literal["serial", "pipelined", "layerwise"]
+"""How a load runs beside itself and the prefill. serial: stages one after the other, then prefill.
+pipelined: chunks of `load_chunk_tokens` pass all stages of a tier at once, the slowest one bounds.
+layerwise: the prefill begins once the first of `layers` layers is there, and computes each layer
+after its load: d + (L - 1) max(c, d) + c seconds, for d of load and c of prefill a layer."""
+Prefetch = Literal["wait", "best_effort", "off"]
+"""Loads of requests that still queue. wait: they begin on arrival and are waited for. best_effort:
+they are stopped when the GPU would stand idle for them, and what has come is used. off: nothing is
+asked or loaded before the scheduler takes the request."""
+EvictionPolicy = Literal[
+    "lru", "leaf_lru", "fifo", "flat_fifo", "lfu", "length_aware", "arc", "s3_fifo"
+]
+"""As in docs/policies.md, which also says who stays in front of whom."""
+WriteMoment = Literal["on_compute", "on_evict"]
+"""on_compute: a prompt is written when its prefill ends. on_evict: what the cache above (HBM, or
+the tier before in the chain) evicts is written."""
+Inclusion = Literal["inclusive", "exclusive"]
+"""exclusive: a block that is loaded from here leaves for HBM, and comes back when evicted there."""
 LookupMoment = Literal["on_schedule", "on_arrival"]
 """When the tiers below HBM are asked. on_arrival: then alone. on_schedule: then (so that a load may
 start while the request queues), and again when the scheduler takes the request, from where its run
@@ -97,6 +117,33 @@ class TierSpec:
     stored_bytes_per_token: float | None = None
     """What a token takes in this tier; None: as in HBM. Less where ranks hold copies (MLA under TP)
     and the tier keeps one."""
+    policy: EvictionPolicy = "lru"
+    inclusion: Inclusion = "inclusive"
+    write_moment: WriteMoment = "on_compute"
+    """An exclusive tier is written on evict."""
+    admission_uses: int = 1
+    """A block is written for the request that is the so manieth to ask for it, or a later one."""
+    match_tokens: int = 0
+    """Found and stored are only multiples of so many leading prompt tokens; 0: whole blocks, and a
+    partial last one."""
+    high_watermark: float = 1.0
+    """Share of the capacity above which blocks are evicted, …"""
+    low_watermark: float = 1.0
+    """… down to this share."""
+    lease_s: float = 0.0
+    """A block that was found is not evicted for so long; what then finds no room is not stored."""
+    ttl_s: float | None = None
+    """A block is gone when its last use is longer ago."""
+    lookup_p99_s: float | None = None
+    """99th percentile of a lookup: `lookup_s` and an exponential delay; None: always `lookup_s`."""
+    read_delay_p99_s: float = 0.0
+    """99th percentile of an exponential delay before a load from here begins."""
+    lookup_failure_share: float = 0.0
+    """Share of the requests whose lookups here find nothing, after `timeout_s` if that is set."""
+    read_failure_share: float = 0.0
+    """Share of the requests whose loads from here bring nothing: known at their end, or time-out."""
+    timeout_s: float | None = None
+    """A load from here that takes longer is stopped; what has not come is recomputed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +202,14 @@ class Scenario:
     routing: Routing = "least_loaded"
     load_mode: LoadMode = "async"
     load_decision: LoadDecision = "always"
+    load_threshold_tokens: int = 0
+    """Decision `threshold`: fewest tokens that the tiers must add to HBM for a load."""
+    overlap: Overlap = "serial"
+    layers: int = 1
+    """Overlap `layerwise`: layers that load one after the other."""
+    load_chunk_tokens: int = 0
+    """Overlap `pipelined`: tokens of a chunk; the first one passes the stages one by one."""
+    prefetch: Prefetch = "wait"
     reuse: bool = True
     """False: recompute everything (no cache at all)."""
     idealised: bool = False
