@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kvtrace.cost.ledger_range import LedgerIntervals, ledger_intervals
     from kvtrace.cost.llm import LlmShape, list_llms, load_llm
     from kvtrace.cost.placement import KvPlacement
+    from kvtrace.cost.split import Split, best_split
     from kvtrace.cost.storage import StorageTier
     from kvtrace.cost.tier_paths import LEDGER_PATHS, find_path
     from kvtrace.cost.transfer import PATH_IDS, Hop, MovePath
@@ -41,7 +42,9 @@ __all__ = [
     "Link",
     "LlmShape",
     "MovePath",
+    "Split",
     "StorageTier",
+    "best_split",
     "build_deployment",
     "build_ledger",
     "default_fleet",
@@ -76,7 +79,9 @@ _HOME: Final = {
     "LlmShape": "kvtrace.cost.llm",
     "MovePath": "kvtrace.cost.transfer",
     "PATH_IDS": "kvtrace.cost.transfer",
+    "Split": "kvtrace.cost.split",
     "StorageTier": "kvtrace.cost.storage",
+    "best_split": "kvtrace.cost.split",
     "build_deployment": "kvtrace.cost.deployment",
     "build_ledger": "kvtrace.cost.ledger",
     "default_fleet": "kvtrace.cost.fleet",
