@@ -111,7 +111,7 @@ def within_limit(trace: RequestTrace, max_tokens: float) -> tuple[RequestTrace, 
     """
     fits = _fits(trace, max_tokens)
     refused = trace.requests - int(fits.sum())
-    return (_select(trace, fits), refused) if refused else (trace, 0)
+    return (select_requests(trace, fits), refused) if refused else (trace, 0)
 
 
 def _fits(trace: RequestTrace, max_tokens: float) -> BoolArray:
@@ -123,10 +123,10 @@ def slice_requests(trace: RequestTrace, lo: int, hi: int) -> RequestTrace:
     """Requests `lo` to `hi` (exclusive) as a trace of their own: first arrival 0, new dense ids."""
     keep = np.zeros(trace.requests, dtype=np.bool_)
     keep[lo:hi] = True
-    return _select(trace, keep)
+    return select_requests(trace, keep)
 
 
-def _select(trace: RequestTrace, keep: BoolArray) -> RequestTrace:
+def select_requests(trace: RequestTrace, keep: BoolArray) -> RequestTrace:
     """The requests to keep as a trace of their own: first arrival 0, new dense ids."""
     counts = np.diff(trace.run_offset)
     runs = np.repeat(keep, counts)
@@ -142,10 +142,10 @@ def _select(trace: RequestTrace, keep: BoolArray) -> RequestTrace:
         run_start=trace.run_start[runs],
         run_blocks=trace.run_blocks[runs],
     )
-    return _densify(part)
+    return densify(part)
 
 
-def _densify(trace: RequestTrace) -> RequestTrace:
+def densify(trace: RequestTrace) -> RequestTrace:
     """Dense ids anew: rank of a block's first (request, position) over exactly these requests.
 
     Atoms are ranked by first appearance (their blocks appear together, in order); runs that have
