@@ -75,7 +75,7 @@ def build_decode(
     active, _ = llm.require_flops()
     table = table or efficiency_table()
     shared = table.shared
-    hbm, fixed = shared["hbm_read"], shared["decode_fixed_s"]
+    hbm, fixed = table.hbm_read(hardware.gpu.family), shared["decode_fixed_s"]
     hbm_rate = tp * hardware.gpu.hbm_bytes_per_s.value * hbm.value
     compute, peak = hardware.gpu.peak_flops(weight_dtype)
     gemm = table.family(hardware.gpu.family).gemm[compute]

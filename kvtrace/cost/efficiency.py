@@ -20,6 +20,8 @@ class Efficiency:
     attention: Constant
     half_tokens: Constant
     """New tokens per rank at which GEMMs reach half of their efficiency."""
+    hbm_read: Constant | None = None
+    """Attainable share of HBM bandwidth; null: that of all families."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,10 @@ class EfficiencyTable:
     def family(self, name: str) -> Efficiency:
         """Efficiencies of a GPU family; a family without a row gets the assumed ones."""
         return self.families.get(name) or replace(self.families["other"], family=name)
+
+    def hbm_read(self, family: str) -> Constant:
+        """Attainable share of HBM bandwidth: that of the family, else that of all."""
+        return self.family(family).hbm_read or self.shared["hbm_read"]
 
     def allreduce(self, hardware: HardwareProfile, tp: int) -> tuple[Constant, float]:
         """The efficiency of an all-reduce over `tp` ranks, and its rate in bytes/s.
@@ -67,7 +73,7 @@ def _read_family(name: str) -> Efficiency:
     source = _source(str(entry["source"]))
 
     def read(key: str, unit: str, title: str) -> Constant:
-        raw = entry.get(key, families["other"][key])
+        raw = entry[key] if key in entry else families["other"][key]
         if not isinstance(raw, dict):
             raise ValueError(f"efficiency.{name}.{key} is not a table")
         text, as_of = source if key in entry else _source("none")
@@ -85,6 +91,9 @@ def _read_family(name: str) -> Efficiency:
         half_tokens=read(
             "half_tokens", "tokens/rank", f"{name}: tokens at half of the GEMM efficiency"
         ),
+        hbm_read=read("hbm_read", "ratio", f"{name}: attainable share of memory bandwidth")
+        if "hbm_read" in entry
+        else None,
     )
 
 

@@ -152,7 +152,7 @@ def build_prefill(
     gemm, moe = efficiency.gemm[compute], shared["moe_gemm"]
     gemm_rate = tp * peak * gemm.value * (moe.value if llm.is_moe else 1.0)
     half = efficiency.half_tokens.value * (llm.sparsity if llm.is_moe else tp)
-    hbm = shared["hbm_read"]
+    hbm = table.hbm_read(hardware.gpu.family)
     rank_hbm_rate = hardware.gpu.hbm_bytes_per_s.value * hbm.value
     hbm_rate = tp * rank_hbm_rate
     weight_bytes = weight_element_bytes(weight_dtype)
