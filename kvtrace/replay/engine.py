@@ -32,10 +32,13 @@ from functools import partial
 from heapq import heappop, heappush
 from math import inf
 
+from kvtrace.replay.blocks import AtomHistory
 from kvtrace.replay.chain import Part, Run
 from kvtrace.replay.collect import collect
+from kvtrace.replay.homes import homes_of
 from kvtrace.replay.moves import Agenda
 from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.routing import Router, check_routing
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.scheduler import Scheduler
 from kvtrace.replay.state import Instance, Requests
@@ -55,6 +58,7 @@ def simulate(trace: RequestTrace, scenario: Scenario, *, warmup_requests: int = 
         ModelError: the scenario cannot be replayed.
     """
     check_scenario(scenario)
+    check_routing(scenario)
     return _Replay(trace, scenario, min(max(warmup_requests, 0), trace.requests)).run()
 
 
@@ -79,10 +83,27 @@ class _Replay:
         self._scheduler = scheduler
         self._chain = scheduler.chain
         self._instances = scheduler.instances
+        homes: dict[int, int] = {}
         if first and requests.history is not None:
-            warm_caches(requests.history, self._instances, self._tiers, is_ideal=scenario.idealised)
-        self._turn = first % scenario.instances
+            homes = self._warm(trace, requests.history)
+        self._router = Router(
+            scenario,
+            trace.session[first:].tolist(),
+            requests=requests,
+            instances=self._instances,
+            tiers=self._tiers,
+            net=scheduler.mover.net,
+            turn=first,
+            homes=homes,
+        )
         self._first = first
+
+    def _warm(self, trace: RequestTrace, history: AtomHistory) -> dict[int, int]:
+        """Fill the caches with what the history leaves in them; the instance of each session."""
+        scenario = self._scenario
+        homes = homes_of(scenario, trace, history)
+        warm_caches(history, homes, self._instances, self._tiers, is_ideal=scenario.idealised)
+        return dict(zip(trace.session[: len(homes)].tolist(), homes.tolist(), strict=True))
 
     # ---------------------------------------------------------------- the loop
 
@@ -93,6 +114,8 @@ class _Replay:
         net = mover.net
         arrived_s = [*self._requests.arrived_s, inf]
         arrive = self._arrive_ideal if self._scheduler.is_ideal else self._arrive
+        known = self._router.known
+        news = known.news if known is not None else []
         upcoming = 0
         while True:
             next_s = heap[0][0] if heap else inf
@@ -107,27 +130,16 @@ class _Replay:
                 now, _, handler = heappop(heap)
                 handler(now)
             else:
-                arrive(upcoming, arrival_s)
+                now = arrival_s
+                arrive(upcoming, now)
                 upcoming += 1
+            if news and known is not None:
+                known.hear(now)
 
     # ---------------------------------------------------------------- arrival
 
-    def _route(self, request: int) -> Instance:
-        """round_robin: in turn; least_loaded: least queued prefill, in turn among equals."""
-        instances = self._instances
-        count = len(instances)
-        turn = self._turn
-        if count > 1 and self._scenario.routing == "least_loaded":
-            queued = [instance.queued_s for instance in instances]
-            least = min(queued)
-            while queued[turn] != least:
-                turn = turn + 1 if turn + 1 < count else 0
-        self._turn = turn + 1 if turn + 1 < count else 0
-        self._requests.instance[request] = turn
-        return instances[turn]
-
     def _arrive(self, request: int, now: float) -> None:
-        instance = self._route(request)
+        instance = self._router.route(request, now)
         requests = self._requests
         run = self._scheduler.run_in_hbm(request, instance)
         requests.planned[request] = run[2]
@@ -144,7 +156,7 @@ class _Replay:
 
     def _arrive_ideal(self, request: int, now: float) -> None:
         """Look the whole request up, then hold it in every cache at once; nothing is pinned."""
-        instance = self._route(request)
+        instance = self._router.route(request, now)
         requests = self._requests
         lo, end = self._offset[request], self._offset[request + 1]
         run = instance.ideal_hbm.extend(self._atoms, lo, 0, end)

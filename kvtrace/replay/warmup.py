@@ -1,9 +1,10 @@
 """Caches as a history leaves them, without replaying it in time.
 
 Every request of the history is taken to be in its caches as soon as it has arrived: it touches its
-blocks tail to head in the HBM of its instance (round robin) and in every tier, which evict the
-least recent blocks. Nothing is pinned, moved or timed. Since LRU caches keep the most recently
-touched blocks, the result needs no loop over requests: it is each cache's last touches, in order.
+blocks tail to head in the HBM of its instance (`kvtrace.replay.homes`) and in every tier, which
+evict the least recent blocks. Nothing is pinned, moved or timed. Since LRU caches keep the most
+recently touched blocks, the result needs no loop over requests: it is each cache's last touches, in
+order.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ from kvtrace.schema.arrays import IntArray
 
 def warm_caches(
     history: AtomHistory,
+    homes: IntArray,
     instances: Sequence[Instance],
     tiers: Sequence[Tier],
     *,
     is_ideal: bool,
 ) -> None:
-    """Fill the caches of all instances and tiers with what `history` leaves in them."""
+    """Fill the caches of all instances and tiers with what `history` leaves in them.
+
+    `homes` (requests of the history,): the instance that served each.
+    """
     touches, owner = _touches(history)
-    count = len(instances)
+    served_by = homes[owner]
     for instance in instances:
-        mine = touches[owner % count == instance.index] if count > 1 else touches
+        mine = touches[served_by == instance.index] if len(instances) > 1 else touches
         size = instance.hbm.capacity_tokens // instance.hbm.block_tokens
         if is_ideal:
             cache = instance.ideal_hbm

@@ -1,0 +1,103 @@
+"""What a router reckons that serving a request would take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvtrace.replay.chain import Run
+from kvtrace.replay.known import KnownCaches
+from kvtrace.replay.links import FlowNet
+from kvtrace.replay.moves import Move
+from kvtrace.replay.scenario import Scenario
+from kvtrace.replay.state import Requests
+from kvtrace.replay.topology import NO_ROUTE, Tier
+
+
+class ServingPrice:
+    """Seconds of move and recompute that a request would take on an instance."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        requests: Requests,
+        tiers: Sequence[Tier],
+        known: KnownCaches,
+        net: FlowNet[Move],
+    ) -> None:
+        self._prefill_s = scenario.prefill.prefill_s
+        self._kv_bytes = scenario.kv_bytes_per_token
+        self._loads_all = scenario.load_decision == "always"
+        self._requests = requests
+        self._tiers = tiers
+        self._known = known
+        self._net = net
+        self._is_shared = all(tier.spec.scope == "shared" for tier in tiers)
+        self._request = 0
+        self._rest_of: dict[int, float] = {}
+        self._parts_of: dict[Run, tuple[list[tuple[Tier, int]], float]] = {}
+
+    def begin(self, request: int) -> None:
+        """The prices asked from now on are those of this request."""
+        self._request = request
+        self._rest_of.clear()
+        self._parts_of.clear()
+
+    def on(self, instance: int) -> float:
+        """Lookup, move and recompute on the instance, whatever queues there.
+
+        Formula: loads always happen: Σ move_s + prefill_s(rest, hit); else the least of it over the
+        leading parts that the tiers hold, none included.
+        """
+        requests, request = self._requests, self._request
+        run = self._known.hbm_run(request, instance)
+        hit = requests.tokens(request, run[2])
+        if not self._tiers or run[2] == requests.table.request_blocks[request]:
+            return self._rest_s(hit)
+        parts, lookup_s = self._parts(instance, run)
+        least_s = total_s = self._rest_s(hit)
+        move_s = 0.0
+        for tier, tokens in parts:
+            hit += tokens
+            move_s += self._move_s(tier, instance, tokens * self._kv_bytes)
+            total_s = move_s + self._rest_s(hit)
+            least_s = min(least_s, total_s)
+        return lookup_s + (total_s if self._loads_all else least_s)
+
+    def _parts(self, instance: int, run: Run) -> tuple[list[tuple[Tier, int]], float]:
+        """(what each tier adds to the run, in tokens; seconds of the lookups)."""
+        found = self._parts_of.get(run) if self._is_shared else None
+        if found is not None:
+            return found
+        requests, request = self._requests, self._request
+        total = requests.table.request_blocks[request]
+        parts: list[tuple[Tier, int]] = []
+        lookup_s = 0.0
+        start = run
+        for tier in self._tiers:
+            lookup_s += tier.spec.lookup_s
+            before = requests.tokens(request, run[2])
+            run = self._known.tier_run(request, instance, tier.index, run)
+            added = requests.tokens(request, run[2]) - before
+            if added:
+                parts.append((tier, added))
+            if run[2] == total:
+                break
+        self._parts_of[start] = parts, lookup_s
+        return parts, lookup_s
+
+    def _rest_s(self, hit: int) -> float:
+        """Prefill of what is left after a hit."""
+        seconds = self._rest_of.get(hit)
+        if seconds is None:
+            new = self._requests.prompt[self._request] - hit
+            seconds = self._rest_of[hit] = self._prefill_s(new, hit) if new > 0 else 0.0
+        return seconds
+
+    def _move_s(self, tier: Tier, instance: int, size: float) -> float:
+        """Seconds of a load, links as they are now."""
+        seconds = 0.0
+        for leg in tier.reads[instance]:
+            seconds += leg.latency_s
+            if leg.route != NO_ROUTE:
+                seconds += size / self._net.fair_rate(leg.route)
+        return seconds
