@@ -172,9 +172,18 @@ def load_fleet(path: Path | str, base: Fleet) -> Fleet:
         UsageError: unreadable, an unknown key (with close ones), or a value that cannot be used.
     """
     path = Path(path)
+    return fleet_of(read_user_toml(path), base, path)
+
+
+def fleet_of(document: Mapping[str, object], base: Fleet, path: Path) -> Fleet:
+    """`base` with what such a document states; `path` is where it stands.
+
+    Raises:
+        UsageError: as `load_fleet`.
+    """
     names = {field.name for field in fields(Fleet)}
     changes: dict[str, int | Constant] = {}
-    for key, raw in read_user_toml(path).items():
+    for key, raw in document.items():
         if key not in names:
             raise _fleet_fault(path, f"unknown key `{key}`{_meant(key, names)}")
         current = getattr(base, key)

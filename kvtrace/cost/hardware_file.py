@@ -54,7 +54,7 @@ activation_reserve = "4GiB"
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -89,7 +89,15 @@ def load_hardware_file(path: Path) -> HardwareProfile:
     Raises:
         UsageError: unreadable, an unknown key (with close ones), or a value without a clear unit.
     """
-    document = read_user_toml(path)
+    return profile_of(read_user_toml(path), path)
+
+
+def profile_of(document: Mapping[str, object], path: Path) -> HardwareProfile:
+    """The profile that such a document describes; `path` is where it stands.
+
+    Raises:
+        UsageError: as `load_hardware_file`.
+    """
     reader = TomlReader(document, path)
     reader.check(_TOP)
     gpu_name = document.get("gpu")

@@ -1,0 +1,215 @@
+"""What a scenario file states, checked before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from kvtrace.cost.names import find_name
+from kvtrace.replay.scenario import (
+    HandoffSpec,
+    IsolationSpec,
+    LinkSpec,
+    Scenario,
+    StageSpec,
+    ThrottleSpec,
+    TierSpec,
+)
+from kvtrace.scenarios.document import OPTIONS, Document, Reader, load_topology
+from kvtrace.scenarios.keys import Key, keys_of, read_fields
+from kvtrace.scenarios.load import LOAD_KEYS, Load, read_load
+from kvtrace.units import parse_bytes
+
+Spec = TypeVar("Spec")
+SERVING: Final = ("llm", "hardware", "tp", "instances", "weight_dtype", "kv_dtype")
+"""Keys of a scenario that are settings of `kvtrace`, by the same names."""
+SCENARIO_KEYS: Final[Mapping[str, Key]] = keys_of(
+    Scenario, ("option_id", "title", "instances", "hbm_capacity_bytes", "kv_bytes_per_token")
+)
+TIER_KEYS: Final = keys_of(TierSpec, ("tier_id", "capacity_bytes"))
+LINK_KEYS: Final = keys_of(LinkSpec, ("link_id",))
+_TOP: Final = (
+    *("title", "base", *SERVING, "fleet", "topology", "hbm", "hbm_blocks", "kv_bytes_per_token"),
+    *("chain", "tier", "link", "isolation", "throttle", "handoff"),
+    *SCENARIO_KEYS,
+    *(key for key in LOAD_KEYS if key not in SCENARIO_KEYS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TierPlan:
+    """What a file states of one tier; null: not stated."""
+
+    reader: Reader
+    fields: Mapping[str, object]
+    """Fields of `TierSpec` by name."""
+    path: str | None
+    capacity_bytes: float | None
+    capacity_blocks: int | None
+    read: tuple[StageSpec, ...] | None
+    write: tuple[StageSpec, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One scenario file, parsed; numbers that need an LLM or a fleet are still open."""
+
+    document: Document
+    reader: Reader
+    title: str | None
+    base: str
+    serving: Mapping[str, str | int]
+    """Settings that the file states, by their names."""
+    hardware: Mapping[str, object] | None
+    """`[hardware]`: the keys of a hardware file."""
+    fleet: Mapping[str, object] | None
+    """`[fleet]`: the keys of a fleet file."""
+    topology: Document | None
+    hbm_bytes: float | None
+    hbm_blocks: int | None
+    kv_bytes_per_token: float | None
+    fields: Mapping[str, object]
+    """Fields of `Scenario` by name."""
+    tiers: Mapping[str, TierPlan]
+    chain: tuple[str, ...] | None
+    links: Mapping[str, Mapping[str, object]]
+    """Fields of `LinkSpec` by link."""
+    load: Load
+
+
+def read_plan(document: Document) -> Plan:
+    """What a scenario document states.
+
+    Raises:
+        UsageError: an unknown key (with the close ones and its line), or a value that cannot be
+            used.
+    """
+    top = Reader(document, document.table)
+    top.check(_TOP)
+    base = top.word("base") if top.has("base") else "hbm_only"
+    if base not in OPTIONS:
+        raise top.fault("base", f"there is no option `{base}`", hint=f"one of {', '.join(OPTIONS)}")
+    hardware = top.table.get("hardware")
+    return Plan(
+        document=document,
+        reader=top,
+        title=top.word("title") if top.has("title") else None,
+        base=base,
+        serving=_serving(top),
+        hardware=top.section("hardware").table if isinstance(hardware, Mapping) else None,
+        fleet=top.section("fleet").table if top.has("fleet") else None,
+        topology=_topology(top),
+        hbm_bytes=top.quantity("hbm", parse_bytes) if top.has("hbm") else None,
+        hbm_blocks=top.whole("hbm_blocks") if top.has("hbm_blocks") else None,
+        kv_bytes_per_token=top.number("kv_bytes_per_token")
+        if top.has("kv_bytes_per_token")
+        else None,
+        fields=_fields(top),
+        tiers={name: _tier(reader) for name, reader in top.sections("tier").items()},
+        chain=top.words("chain") if top.has("chain") else None,
+        links={name: _link(reader) for name, reader in top.sections("link").items()},
+        load=read_load(top),
+    )
+
+
+def _serving(top: Reader) -> dict[str, str | int]:
+    stated: dict[str, str | int] = {}
+    for key in SERVING:
+        if not top.has(key) or (key == "hardware" and not isinstance(top.table[key], str)):
+            continue
+        is_count = key in ("tp", "instances")
+        stated[key] = top.whole(key, least=1) if is_count else top.word(key)
+    return stated
+
+
+def _topology(top: Reader) -> Document | None:
+    """Named, or written out in the scenario."""
+    value = top.table.get("topology")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return load_topology(value)
+    document = top.document
+    return Document(f"{document.name} topology", document.origin, "", top.section("topology").table)
+
+
+def _fields(top: Reader) -> dict[str, object]:
+    """The fields of `Scenario`, also those that are tables of their own."""
+    stated = read_fields(top, SCENARIO_KEYS)
+    if top.has("isolation"):
+        stated["isolation"] = _spec(top.section("isolation"), IsolationSpec)
+    if top.has("throttle"):
+        throttles = (_spec(row, ThrottleSpec, link_id="link") for row in top.rows("throttle"))
+        stated["throttles"] = tuple(throttles)
+    if top.has("handoff"):
+        shorter = {"out_link_ids": "out_links", "in_link_ids": "in_links"}
+        stated["handoff"] = _spec(top.section("handoff"), HandoffSpec, **shorter)
+    return stated
+
+
+def _spec(reader: Reader, spec: type[Spec], **renamed: str) -> Spec:
+    """A small table as its dataclass; a field may stand under a shorter key."""
+    found = keys_of(spec)
+    keys = {renamed.get(one.field, key): one for key, one in found.items()}
+    reader.check(tuple(keys))
+    stated = read_fields(reader, keys)
+    try:
+        return spec(**stated)
+    except TypeError:
+        absent = next(key for key, one in keys.items() if one.field not in stated)
+        raise reader.fault(None, f"`{absent}` is missing") from None
+
+
+def _tier(reader: Reader) -> TierPlan:
+    reader.check(("path", "capacity", "capacity_blocks", "read", "write", *TIER_KEYS))
+    if reader.has("capacity") and reader.has("capacity_blocks"):
+        raise reader.fault("capacity_blocks", "`capacity` and `capacity_blocks` are both stated")
+    return TierPlan(
+        reader=reader,
+        fields=read_fields(reader, TIER_KEYS),
+        path=reader.word("path") if reader.has("path") else None,
+        capacity_bytes=reader.quantity("capacity", parse_bytes) if reader.has("capacity") else None,
+        capacity_blocks=reader.whole("capacity_blocks") if reader.has("capacity_blocks") else None,
+        read=_stages(reader, "read"),
+        write=_stages(reader, "write"),
+    )
+
+
+def _stages(reader: Reader, key: str) -> tuple[StageSpec, ...] | None:
+    if not reader.has(key):
+        return None
+    stages = []
+    for row in reader.rows(key):
+        stated = {"latency_s": 0.0, **_stage(row)}
+        stages.append(StageSpec(**stated))  # type: ignore[arg-type]
+    return tuple(stages)
+
+
+def _stage(row: Reader) -> dict[str, object]:
+    keys = {"links" if key == "link_ids" else key: one for key, one in keys_of(StageSpec).items()}
+    row.check(tuple(keys))
+    for needed in ("kind", "links"):
+        if not row.has(needed):
+            raise row.fault(None, f"a stage needs `{needed}`")
+    return read_fields(row, keys)
+
+
+def _link(reader: Reader) -> Mapping[str, object]:
+    reader.check(tuple(LINK_KEYS))
+    return read_fields(reader, LINK_KEYS)
+
+
+def find_part(plan: Plan, name: str, known: Mapping[str, object], what: str) -> str:
+    """The tier or link that a name means.
+
+    Raises:
+        UsageError: there is none, with close names.
+    """
+    return find_name(
+        name,
+        {one: one for one in known},
+        what=what,
+        code="KVT-N011",
+        hint=f"one of {', '.join(known)}",
+    )
