@@ -50,6 +50,7 @@ def collect(
         oversized_requests=oversized,
         offered_load=offered_load,
         is_overloaded=is_overloaded,
+        preempted=tuple(requests.preempted),
         warmup_requests=warmup_requests,
     )
 

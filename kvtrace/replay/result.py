@@ -81,5 +81,8 @@ class ReplayResult:
     """The offered load is above 1, or requests of the last quarter of the arrival span queue for
     more than `Scenario.backlog_share` of the span on average: times then say how long the trace
     was, not how fast the option is."""
+    preempted: tuple[tuple[int, float, float], ...] = ()
+    """(request, seconds at which it gave its HBM up, seconds at which it went on) of every
+    preemption, on the clock of the trace; empty unless `Scenario.kv_admission` is as_needed."""
     warmup_requests: int = 0
     """Requests before the replayed ones that filled the caches; nothing else here counts them."""

@@ -35,6 +35,10 @@ LookupMoment = Literal["on_schedule", "on_arrival"]
 """When the tiers below HBM are asked. on_arrival: then alone. on_schedule: then (so that a load may
 start while the request queues), and again when the scheduler takes the request, from where its run
 stands by then, unless the answer has only just come; engines with a cache connector ask there."""
+KvAdmission = Literal["whole", "as_needed"]
+"""What HBM must have room for when a request enters: its prompt and all that it will generate, or
+its prompt alone. as_needed: generated tokens take their room as they come; when there is none, the
+instance preempts the request that entered last, which later computes again what it has lost."""
 Routing = Literal["round_robin", "least_loaded", "session_sticky", "prefix_affinity", "kv_centric"]
 """How an instance is chosen for a request; see `kvtrace.replay.routing`."""
 ThrottledMoves = Literal["reads", "long_reads", "writes"]
@@ -219,6 +223,13 @@ class Scenario:
     """Prompt tokens of one engine step at most: waiting prompts share a step up to it, a longer one
     takes several (chunked prefill). 0: a prefill is one step of its own. Every step also serves the
     decoding requests."""
+    decode_in_chunk: bool = False
+    """True: the tokens of the decoding requests count among the `prefill_chunk_tokens`."""
+    running_requests: int = 0
+    """Requests that hold HBM of an instance at once, at most; 0: as many as it holds."""
+    kv_admission: KvAdmission = "whole"
+    kv_block_tokens: int = 1
+    """as_needed: the KV of a prompt takes whole blocks of so many tokens."""
     step: StepTime | None = None
     """Prices shared steps. None: requests of a step add up to their single prefills, and each step
     to a whole decode step of those that ride along."""

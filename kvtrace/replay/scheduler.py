@@ -12,6 +12,7 @@ from typing import Final
 
 from kvtrace.replay.chain import Chain, Part, Run
 from kvtrace.replay.moves import Agenda, Move, Mover
+from kvtrace.replay.preemption import Preemptor
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.state import Instance, Requests, Step
 from kvtrace.replay.steps import step_time
@@ -44,6 +45,11 @@ class Scheduler:
         self._work_s = steps.work_s
         self._added_s = steps.added_s
         self._chunk = scenario.prefill_chunk_tokens
+        self._shares_chunk = scenario.decode_in_chunk
+        self._most = scenario.running_requests
+        as_needed = scenario.kv_admission == "as_needed" and not scenario.idealised
+        self._preemptor = Preemptor(requests, scenario) if as_needed else None
+        self._entries = 0
         self.is_ideal = scenario.idealised
         self.is_sync = scenario.load_mode == "sync" and not scenario.idealised
         table = requests.table
@@ -82,6 +88,10 @@ class Scheduler:
             end_s = decode.next_end(instance.steps_per_s)
             if end_s < inf and end_s <= instance.until_s:
                 self._agenda.add(end_s, partial(self._end_decode, instance, decode.version))
+            if self._preemptor is not None and decode.size > 1 and not instance.is_busy:
+                full_s = decode.time_of(self._preemptor.free_tokens(instance))
+                if full_s < end_s:
+                    self._agenda.add(full_s, partial(self._end_room, instance, decode.version))
 
     def run_in_hbm(self, request: int, instance: Instance) -> Run:
         """The leading run of the request that HBM of the instance holds."""
@@ -96,14 +106,20 @@ class Scheduler:
         A request that does not fit an instance on which nobody holds HBM never will: it is let in
         and counted.
         """
+        if self._most and instance.holders >= self._most:
+            return False
         requests = self._requests
         hbm = instance.hbm
+        spare = 0
+        if self._preemptor is not None:
+            self._preemptor.take(instance)
+            spare = instance.decode.size
         at, depth, blocks = run
         lo = self._offset[request]
         held = at + 1 if depth else at
         rest = self._blocks[request] - blocks
         room = rest * requests.block_tokens + requests.private[request]
-        if not hbm.fits(room, self._atoms, lo, held):
+        if not hbm.fits(room + spare, self._atoms, lo, held):
             if instance.holders:
                 return False
             self.oversized += 1
@@ -111,7 +127,10 @@ class Scheduler:
         hbm.reserve(room)
         instance.holders += 1
         requests.hold(request, run)
-        requests.hbm_hit[request] = requests.tokens(request, blocks)
+        self._entries += 1
+        requests.entered[request] = self._entries
+        if not requests.made[request]:
+            requests.hbm_hit[request] = requests.tokens(request, blocks)
         return True
 
     def begin_load(
@@ -156,9 +175,12 @@ class Scheduler:
 
     def _take_step(self, instance: Instance, now: float, first: int = -1) -> None:
         """Give the free GPU its next step: `first` or the partial request, then what is ready."""
-        step = Step(self._chunk or inf)
+        chunk = self._chunk
+        if chunk and self._shares_chunk:
+            chunk = max(1, chunk - instance.decode.size)
+        step = Step(chunk or inf)
         if first >= 0:
-            self._begin_prefill(first)
+            self._begin_prefill(first, instance, now)
             self._put(first, instance, step)
         elif instance.partial >= 0:
             self._put(instance.partial, instance, step)
@@ -166,7 +188,7 @@ class Scheduler:
             request = self._next_ready(instance, step, now)
             if request < 0:
                 break
-            self._begin_prefill(request)
+            self._begin_prefill(request, instance, now)
             self._put(request, instance, step)
         if step.members:
             self._run_step(instance, step, now)
@@ -290,11 +312,17 @@ class Scheduler:
 
     # ---------------------------------------------------------------- prefill
 
-    def _begin_prefill(self, request: int) -> None:
+    def _begin_prefill(self, request: int, instance: Instance, now: float) -> None:
         """What is to be computed is settled now."""
         requests = self._requests
         new = requests.computed[request]
         hit = requests.prompt[request] - new
+        made = requests.made[request]
+        if made and self._preemptor is not None:
+            self._preemptor.enter(request, instance, now)
+            hit = requests.spared[request]
+            new = requests.prompt[request] + made - hit
+        requests.todo[request] = new
         guessed, pure_s = requests.guess[request]
         requests.pure_s[request] = pure_s if guessed == hit else self._prefill_s(new, hit)
         requests.left[request] = new
@@ -314,15 +342,15 @@ class Scheduler:
         The first of a step may fill any number of steps; its rest then shares the one after them.
         """
         requests = self._requests
-        new, left = requests.computed[request], requests.left[request]
-        hit = requests.prompt[request] - new
+        new, left = requests.todo[request], requests.left[request]
+        hit = requests.prompt[request] + requests.made[request] - new
         tokens = left
         if left > step.room:
             if step.members:
                 tokens = int(step.room)
             else:
-                step.steps = (left - 1) // self._chunk
-                tokens = step.steps * self._chunk
+                step.steps = (left - 1) // int(step.chunk)
+                tokens = step.steps * int(step.chunk)
         rest = left - tokens
         done = new - left
         step.tokens += tokens
@@ -375,21 +403,27 @@ class Scheduler:
         for request, _ in step.members:
             if not left[request]:
                 self._end_prefill(request, instance, now)
+        if self._preemptor is not None:
+            self._preemptor.relieve(instance, now)
         instance.is_dirty = instance.decode.size > 0
         self.settle(instance, now)
 
     def _end_prefill(self, request: int, instance: Instance, now: float) -> None:
-        """First token: publish the blocks, and decode or leave."""
+        """First token (or the next one after a preemption): publish the blocks; decode or leave."""
         requests = self._requests
-        requests.first_token_s[request] = now
-        instance.queued -= 1
-        left_s = instance.queued_s - requests.guess[request][1]
-        instance.queued_s = left_s if instance.queued else 0.0
+        made = requests.made[request]
+        if not made:
+            requests.first_token_s[request] = now
+            instance.queued -= 1
+            left_s = instance.queued_s - requests.guess[request][1]
+            instance.queued_s = left_s if instance.queued else 0.0
         if not self.is_ideal and self._blocks[request]:
             self._publish(request, instance, now)
         output = requests.output[request]
-        if output > 1:
-            instance.decode.join(request, output - 1, requests.prompt[request] + output / 2)
+        steps = output - made - 1
+        if steps > 0:
+            context = requests.prompt[request] + (output / 2 if self._preemptor is None else made)
+            instance.decode.join(request, steps, context)
         else:
             self._complete(request, instance, now)
 
@@ -401,7 +435,7 @@ class Scheduler:
         instance.hbm.reserved -= rest * requests.block_tokens
         instance.hbm.fill(self._atoms, requests.at[request], requests.held[request], end)
         requests.held[request] = end
-        if self.tiers:
+        if self.tiers and not requests.made[request]:
             self.mover.write(request, self.tiers, instance.index, now)
 
     # ---------------------------------------------------------------- decode
@@ -416,11 +450,23 @@ class Scheduler:
         instance.is_dirty = True
         self.settle(instance, now)
 
+    def _end_room(self, instance: Instance, version: int, now: float) -> None:
+        """HBM is full of what is generated: somebody gives way."""
+        if version != instance.decode.version or self._preemptor is None:
+            return
+        instance.decode.serve(now)
+        self._preemptor.relieve(instance, now)
+        instance.is_dirty = True
+        self.settle(instance, now)
+
     def _complete(self, request: int, instance: Instance, now: float) -> None:
         """Last token: the request gives its HBM back."""
         requests = self._requests
         requests.e2e_s[request] = now - requests.arrived_s[request]
         if not self.is_ideal:
             lo, held = self._offset[request], requests.held[request]
+            if self._preemptor is not None:
+                self._preemptor.take(instance)
+                self._preemptor.leave(request, instance)
             instance.hbm.let_go(self._atoms, lo, held, requests.private[request])
             instance.holders -= 1

@@ -17,6 +17,8 @@ class Instance:
 
     __slots__ = (
         "decode",
+        "freed",
+        "grown",
         "hbm",
         "holders",
         "ideal_hbm",
@@ -41,7 +43,11 @@ class Instance:
             blocks_of(scenario.hbm_capacity_bytes, kv_bytes), block_tokens, table.blocks
         )
         self.ideal_hbm = LruCache(size if scenario.reuse else 0, table.blocks)
-        self.decode = DecodeBatch(scenario.decode)
+        self.decode = DecodeBatch(scenario.decode, grows=scenario.kv_admission == "as_needed")
+        self.grown = 0
+        """Tokens reserved in HBM for what the decode batch has generated."""
+        self.freed = self.hbm.capacity_tokens
+        """Tokens of room that were ever given back, the first capacity included."""
         self.waiting: list[int] = []
         """Heap of requests (by arrival) that hold no HBM yet."""
         self.loaded: list[int] = []
@@ -68,6 +74,7 @@ class Step:
     """What the GPU does next: prompt tokens of some requests, in one step or several."""
 
     __slots__ = (
+        "chunk",
         "computing",
         "is_start",
         "lookup_s",
@@ -80,8 +87,10 @@ class Step:
         "work_s",
     )
 
-    def __init__(self, room: float) -> None:
-        self.room = room
+    def __init__(self, chunk: float) -> None:
+        self.chunk = chunk
+        """Prompt tokens that fit one step."""
+        self.room = chunk
         """Prompt tokens that still fit."""
         self.members: list[tuple[int, float]] = []
         """(request, price of its tokens as if it were alone in its steps)"""
@@ -119,11 +128,9 @@ class Requests:
         size = self.block_tokens
         self.pad = [max(0, b * size - p) for b, p in zip(blocks, self.prompt, strict=True)]
         """Tokens that the partial last block lacks."""
-        self.private = [
-            max(0, p - b * size) + o
-            for b, p, o in zip(blocks, self.prompt, self.output, strict=True)
-        ]
-        """Tokens of KV that never enter a cache: prompt without block ids, and output."""
+        self.private = _private(scenario, self.prompt, self.output, [b * size for b in blocks])
+        """Tokens of room for KV that never enters a cache: prompt without block ids, and output (as
+        it comes, where `kv_admission` says so; that of a preempted request is then a prompt)."""
         spare = 0 if scenario.idealised else 1
         self.most: list[int] = [max(0, p - spare) for p in self.prompt]
         """Most tokens that a cache may serve: all but the last prompt token."""
@@ -139,6 +146,16 @@ class Requests:
         """When its first step began; negative before."""
         self.pure_s = [0.0] * count
         """Prefill seconds of the request alone: no step shared, no decode beside it."""
+        self.made = [0] * count
+        """Tokens generated before the last preemption."""
+        self.spared = [0] * count
+        """Tokens of a preempted request that it finds again, at its last entry."""
+        self.entered = [0] * count
+        """The request was the so manieth to take HBM, over all instances."""
+        self.preempted: list[tuple[int, float, float]] = []
+        """(request, when it was preempted, when it went on); the last is negative until then."""
+        self.todo = [0] * count
+        """Tokens that the present prefill computes."""
         self.left = [0] * count
         """Prompt tokens that no step has taken yet, once the prefill has begun."""
         self.gpu_s = [0.0] * count
@@ -175,13 +192,29 @@ class Requests:
         self.depth[request] = depth
         self.run[request] = blocks
         self.held[request] = at + 1 if depth else at
-        self.computed[request] = self.prompt[request] - self.tokens(request, blocks)
+        if not self.made[request]:
+            self.computed[request] = self.prompt[request] - self.tokens(request, blocks)
 
     def tokens(self, request: int, blocks: int) -> int:
         """Prompt tokens that a leading run of `blocks` serves."""
         tokens = blocks * self.block_tokens
         most = self.most[request]
         return tokens if tokens < most else most
+
+
+def _private(
+    scenario: Scenario, prompt: list[int], output: list[int], cached: list[int]
+) -> list[int]:
+    """(requests,) tokens of room beside those of blocks with ids."""
+    rest = [max(0, p - c) for p, c in zip(prompt, cached, strict=True)]
+    if scenario.kv_admission == "as_needed":
+        return [whole_blocks(tokens, scenario.kv_block_tokens) for tokens in rest]
+    return [tokens + o for tokens, o in zip(rest, output, strict=True)]
+
+
+def whole_blocks(tokens: int, block_tokens: int) -> int:
+    """Tokens of the blocks that hold `tokens`."""
+    return -(-tokens // block_tokens) * block_tokens
 
 
 def _no_atoms(count: int) -> AtomTable:
