@@ -36,6 +36,7 @@ from kvtrace.replay.blocks import AtomHistory
 from kvtrace.replay.chain import Part, Run
 from kvtrace.replay.collect import collect
 from kvtrace.replay.homes import homes_of
+from kvtrace.replay.ledger import LinkLedger
 from kvtrace.replay.moves import Agenda
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.routing import Router, check_routing
@@ -47,25 +48,34 @@ from kvtrace.replay.warmup import warm_caches
 from kvtrace.schema.arrays import RequestTrace
 
 
-def simulate(trace: RequestTrace, scenario: Scenario, *, warmup_requests: int = 0) -> ReplayResult:
+def simulate(
+    trace: RequestTrace,
+    scenario: Scenario,
+    *,
+    warmup_requests: int = 0,
+    ledger: LinkLedger | None = None,
+) -> ReplayResult:
     """Replay `trace` on `scenario`: one timeline per request and the ledger of every link.
 
     The first `warmup_requests` only fill the caches (`kvtrace.replay.warmup`): the timeline has a
     row for each request after them, and nothing in the result counts them.
     A trace without a clock arrives all at once: its hits mean something, its times do not.
+    `ledger` is filled with what crossed each link when, from the first arrival on.
 
     Raises:
         ModelError: the scenario cannot be replayed.
     """
     check_scenario(scenario)
     check_routing(scenario)
-    return _Replay(trace, scenario, min(max(warmup_requests, 0), trace.requests)).run()
+    return _Replay(trace, scenario, min(max(warmup_requests, 0), trace.requests), ledger).run()
 
 
 class _Replay:
     """One run: the loop over events, and what happens when a request arrives."""
 
-    def __init__(self, trace: RequestTrace, scenario: Scenario, first: int) -> None:
+    def __init__(
+        self, trace: RequestTrace, scenario: Scenario, first: int, ledger: LinkLedger | None
+    ) -> None:
         self._scenario = scenario
         self._output_known = trace.output_known
         self._prefill_s = scenario.prefill.prefill_s
@@ -83,6 +93,10 @@ class _Replay:
         self._scheduler = scheduler
         self._chain = scheduler.chain
         self._instances = scheduler.instances
+        if ledger is not None and requests.count:
+            topology = self._topology
+            ledger.open(topology.link_ids, topology.bytes_per_s, requests.arrived_s[0])
+            scheduler.mover.net.ledger = ledger
         homes: dict[int, int] = {}
         if first and requests.history is not None:
             homes = self._warm(trace, requests.history)

@@ -12,9 +12,11 @@ each of its flows gives them that rate for good; subtract it from their other li
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Generic, TypeVar
+
+from kvtrace.replay.ledger import LinkLedger
 
 Owner = TypeVar("Owner")
 
@@ -22,20 +24,23 @@ Owner = TypeVar("Owner")
 class _Route(Generic[Owner]):
     """One set of links with the flows that cross all of it."""
 
-    __slots__ = ("cap", "component", "flows", "links", "narrow", "rate", "served")
+    __slots__ = ("cap", "component", "flows", "links", "narrow", "rate", "served", "writes")
 
     def __init__(self, links: tuple[int, ...], cap: float) -> None:
         self.links = links
         self.cap = cap
         """Bytes/s of the narrowest link."""
         self.component: _Component[Owner]
-        self.flows: list[tuple[float, int, Owner]] = []
+        self.flows: list[tuple[float, int, Owner, bool]] = []
+        """Heap of (end mark, sequence, owner, whether it writes)."""
         self.narrow = -1
         """The link that holds it back."""
         self.served = 0.0
         """Bytes that a flow present since the route was last empty has got."""
         self.rate = 0.0
         """Bytes/s of each flow now."""
+        self.writes = 0
+        """Of the flows, those that write."""
 
 
 class _Component(Generic[Owner]):
@@ -70,6 +75,7 @@ class FlowNet(Generic[Owner]):
         "_open_on",
         "_sequence",
         "busy_s",
+        "ledger",
         "next_at",
         "read_bytes",
         "written_bytes",
@@ -87,6 +93,8 @@ class FlowNet(Generic[Owner]):
         """Seconds with at least one flow, per link."""
         self.read_bytes = [0.0] * links
         self.written_bytes = [0.0] * links
+        self.ledger: LinkLedger | None = None
+        """Where it is set, every byte is booked there when it crosses."""
         self._sequence = 0
         self._of_index, self._components = self._join(routes)
         self._deadlines = [inf] * len(self._components)
@@ -129,7 +137,8 @@ class FlowNet(Generic[Owner]):
             on.served = 0.0
             component.active.append(on)
         self._sequence += 1
-        heappush(on.flows, (on.served + size, self._sequence, owner))
+        heappush(on.flows, (on.served + size, self._sequence, owner, write))
+        on.writes += write
         flows_on = self._flows_on
         total = self.written_bytes if write else self.read_bytes
         for link in on.links:
@@ -150,7 +159,9 @@ class FlowNet(Generic[Owner]):
         first.served = mark
         done: list[Owner] = []
         while flows and flows[0][0] <= mark:
-            done.append(heappop(flows)[2])
+            _, _, owner, is_write = heappop(flows)
+            done.append(owner)
+            first.writes -= is_write
         if not flows:
             component.active.remove(first)
         for link in first.links:
@@ -161,6 +172,25 @@ class FlowNet(Generic[Owner]):
         self._share(component)
         return done
 
+    def stop(self, now: float, route: int, owner: Owner, *, write: bool) -> float:
+        """Take the owner's flow off a route; the bytes that it had left, gone from the ledger."""
+        on = self._of_index[route]
+        component = on.component
+        self._serve(component, now)
+        place = next(i for i, flow in enumerate(on.flows) if flow[2] is owner)
+        left = max(0.0, on.flows.pop(place)[0] - on.served)
+        heapify(on.flows)
+        if not on.flows:
+            component.active.remove(on)
+        total = self.written_bytes if write else self.read_bytes
+        for link in on.links:
+            total[link] -= left
+            self._flows_on[link] -= 1
+            if not self._flows_on[link]:
+                self.busy_s[link] += now - self._busy_from[link]
+        self._share(component)
+        return left
+
     def fair_rate(self, route: int) -> float:
         """Bytes/s that one more flow on the route could count on, were all others to stay.
 
@@ -170,12 +200,20 @@ class FlowNet(Generic[Owner]):
         caps = self._caps
         return min(caps[link] / (flows_on[link] + 1) for link in self._of_index[route].links)
 
-    @staticmethod
-    def _serve(component: _Component[Owner], now: float) -> None:
+    def _serve(self, component: _Component[Owner], now: float) -> None:
         passed = now - component.at
         if passed > 0.0:
             for route in component.active:
                 route.served += route.rate * passed
+            if self.ledger is not None:
+                for route in component.active:
+                    self.ledger.book(
+                        route.links,
+                        component.at,
+                        now,
+                        read=route.rate * (len(route.flows) - route.writes),
+                        written=route.rate * route.writes,
+                    )
         component.at = now
 
     def _share(self, component: _Component[Owner]) -> None:
