@@ -90,6 +90,17 @@ SETTINGS: Final[tuple[SettingSpec, ...]] = (
         "weight_dtype", str, "bf16", "dtype of the weights", _one_of("bf16", "fp16", "fp8", "fp4")
     ),
     SettingSpec("kv_dtype", str, "bf16", "dtype of the KV cache", _one_of("bf16", "fp16", "fp8")),
+    SettingSpec(
+        "cost_provider",
+        str,
+        "kvtrace",
+        "whose prefill and decode times: kvtrace, or aiconfigurator (:vllm, :sglang, :trtllm)",
+        _one_of(
+            "kvtrace",
+            "aiconfigurator",
+            *(f"aiconfigurator:{engine}" for engine in ("vllm", "sglang", "trtllm")),
+        ),
+    ),
     SettingSpec("tz", str, None, "IANA zone of clocks that state none", _zone),
     SettingSpec("year", int, None, "year of clocks that state none", _within(1990, 2200)),
     SettingSpec("block_size", int, None, "tokens a block, forced", _within(1, 1 << 20)),

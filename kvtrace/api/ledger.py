@@ -23,6 +23,7 @@ from kvtrace.cost.ledger_range import (
     ranged_constants,
 )
 from kvtrace.cost.placement import require_block_size
+from kvtrace.cost.providers.pricing import OWN_PROVIDER
 from kvtrace.cost.tier_paths import LEDGER_PATHS, path_title
 from kvtrace.errors import ModelError, UsageError
 from kvtrace.units import format_bytes, format_rate, format_seconds, format_traffic
@@ -62,6 +63,7 @@ class LedgerOutcome:
                 "tp": deployment.tp,
                 "weight_dtype": deployment.weight_dtype,
                 "kv_dtype": deployment.kv_dtype,
+                "cost_provider": deployment.pricing.title,
                 "block_size_tokens": self.block_size_tokens,
                 "kv_bytes_per_token": deployment.kv_bytes_per_token,
                 "kv_bytes_per_token_one_copy": deployment.kv_bytes_per_token_unreplicated,
@@ -147,6 +149,8 @@ class LedgerOutcome:
             f"{format_seconds(ledger.prefill_full_s)} without the hit, "
             f"{format_seconds(ledger.prefill_new_s)} after it"
         )
+        if deployment.provider != OWN_PROVIDER:
+            yield f"prefill by {deployment.pricing.title}: without the host, no interval known"
         if self.note is not None:
             yield f"note: {self.note}"
 
@@ -292,6 +296,7 @@ def _deployment(settings: Settings, kv_dtype: str | None) -> Deployment:
         tp=tp,
         weight_dtype=None if weights.is_default else str(weights.value),
         kv_dtype=kv_dtype or str(settings["kv_dtype"].value),
+        provider=str(settings["cost_provider"].value),
     )
 
 

@@ -77,6 +77,7 @@ def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deploymen
         tp=None if tp.value is None else int(tp.value),
         weight_dtype=None if weights.is_default else str(weights.value),
         kv_dtype=str(kv.value),
+        provider=str(settings["cost_provider"].value),
     )
     chosen = [
         Setting("llm", deployment.llm.name, llm.origin),

@@ -56,6 +56,7 @@ HARMLESS_SETTINGS: Final = frozenset(
         "allow_inert_pickle",
         "block_size",
         "bytes_per_token",
+        "cost_provider",
         "depth",
         "hash_prompts",
         "json",

@@ -32,6 +32,7 @@ def ledger(
         str | None, typer.Option("--kv-dtype", help="bf16, fp8, fp8_ds_mla, int8, nvfp4, int4, …")
     ] = None,
     weight_dtype: opt.WeightDtype = None,
+    cost_provider: opt.CostProvider = None,
     block_size: Annotated[
         int | None, typer.Option("--block-size", help="Round moves up to blocks of so many tokens.")
     ] = None,
@@ -51,7 +52,12 @@ def ledger(
 
     asked = _numbers(lengths) if lengths is not None else default_lengths() if table else ()
     settings = opt.settings_from(
-        config, llm=llm, hardware=hardware, tp=tp, weight_dtype=weight_dtype
+        config,
+        llm=llm,
+        hardware=hardware,
+        tp=tp,
+        weight_dtype=weight_dtype,
+        cost_provider=cost_provider,
     )
     names = [word.strip() for item in path or () for word in item.split(",") if word.strip()]
     outcome = api.ledger(

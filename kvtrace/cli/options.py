@@ -27,6 +27,10 @@ Instances = Annotated[int | None, typer.Option(help="Engine instances in the fle
 Fleet = Annotated[str | None, typer.Option(help="Fleet TOML: instances, pool, DRAM, prices.")]
 KvDtype = Annotated[str | None, typer.Option("--kv-dtype", help="bf16, fp16 or fp8.")]
 WeightDtype = Annotated[str | None, typer.Option("--weight-dtype", help="bf16, fp16, fp8 or fp4.")]
+CostProvider = Annotated[
+    str | None,
+    typer.Option("--cost-provider", help="Prefill and decode times: kvtrace or aiconfigurator."),
+]
 Config = Annotated[Path | None, typer.Option(help="Settings file (TOML).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Lang = Annotated[str | None, typer.Option(help="Language of the report: en or zh.")]

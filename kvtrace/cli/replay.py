@@ -23,6 +23,7 @@ def replay(
     fleet: opt.Fleet = None,
     kv_dtype: opt.KvDtype = None,
     weight_dtype: opt.WeightDtype = None,
+    cost_provider: opt.CostProvider = None,
     config: opt.Config = None,
     depth: opt.Depth = None,
     as_json: opt.Json = False,
@@ -46,6 +47,7 @@ def replay(
         fleet=fleet,
         kv_dtype=kv_dtype,
         weight_dtype=weight_dtype,
+        cost_provider=cost_provider,
         depth=depth,
     )
     outcome = api.replay(

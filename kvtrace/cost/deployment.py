@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
-from kvtrace.cost.decode import DecodeModel, build_decode
+from kvtrace.cost.decode import build_decode
 from kvtrace.cost.dtypes import normalise_dtype
 from kvtrace.cost.efficiency import EfficiencyTable
 from kvtrace.cost.evidence import Constant, EvidenceKind
 from kvtrace.cost.hardware import Gpu, HardwareProfile, load_hardware
 from kvtrace.cost.llm import LlmShape, load_llm
-from kvtrace.cost.prefill import PrefillModel, build_prefill
+from kvtrace.cost.placement import require_whole_heads
+from kvtrace.cost.prefill import build_prefill
+from kvtrace.cost.providers.pricing import (
+    OWN_PROVIDER,
+    DecodePricing,
+    PrefillPricing,
+    Pricing,
+    StepPricing,
+    build_pricing,
+)
+from kvtrace.cost.step import StepModel
 from kvtrace.cost.transfer import PATH_IDS, Direction, MovePath, build_path
 from kvtrace.errors import ModelError, UsageError
 from kvtrace.units import format_bytes
@@ -21,6 +32,7 @@ from kvtrace.units import format_bytes
 KV_ROOM_SHARE = 0.3
 """Least share of HBM that `default_tp` leaves beside the weights."""
 _LARGEST_TP = 64
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,44 +49,66 @@ class Deployment:
     """KV capacity of the instance as its engine printed it at start-up; null: computed."""
     efficiencies: EfficiencyTable | None = None
     """What engines reach of the peaks; null: data/efficiency.toml."""
+    provider: str = OWN_PROVIDER
+    """Where the seconds of prefill, decode and steps come from; see `kvtrace.cost.providers`."""
 
     def __post_init__(self) -> None:
         if self.tp < 1:
             raise UsageError("KVT-C060", f"tensor parallelism {self.tp} is not above zero")
+        require_whole_heads(self.llm, self.tp)
         normalise_dtype(self.weight_dtype)
         normalise_dtype(self.kv_dtype)
 
     @cached_property
-    def prefill(self) -> PrefillModel:
+    def pricing(self) -> Pricing:
+        """Seconds of prefill, decode and mixed steps, by the provider.
+
+        Raises:
+            UsageError: the provider's package is absent.
+            ModelError: the FLOPs of the LLM are not known, or the provider lacks tables.
+        """
+        if self.provider != OWN_PROVIDER:
+            return build_pricing(self.provider, self)
+        prefill = self._priced_by(build_prefill)
+        decode = self._priced_by(build_decode)
+        return Pricing(prefill, decode, StepModel(prefill, decode), "kvtrace")
+
+    def _priced_by(self, build: Callable[..., T]) -> T:
+        return build(
+            self.llm,
+            self.hardware,
+            tp=self.tp,
+            weight_dtype=self.weight_dtype,
+            kv_dtype=self.kv_dtype,
+            table=self.efficiencies,
+        )
+
+    @property
+    def prefill(self) -> PrefillPricing:
         """Prefill seconds of the instance.
 
         Raises:
             ModelError: the FLOPs of the LLM are not known.
         """
-        return build_prefill(
-            self.llm,
-            self.hardware,
-            tp=self.tp,
-            weight_dtype=self.weight_dtype,
-            kv_dtype=self.kv_dtype,
-            table=self.efficiencies,
-        )
+        return self.pricing.prefill
 
-    @cached_property
-    def decode(self) -> DecodeModel:
+    @property
+    def decode(self) -> DecodePricing:
         """Decode seconds of the instance.
 
         Raises:
             ModelError: the FLOPs of the LLM are not known.
         """
-        return build_decode(
-            self.llm,
-            self.hardware,
-            tp=self.tp,
-            weight_dtype=self.weight_dtype,
-            kv_dtype=self.kv_dtype,
-            table=self.efficiencies,
-        )
+        return self.pricing.decode
+
+    @property
+    def step(self) -> StepPricing:
+        """Seconds of the steps that prompts share with decoding requests.
+
+        Raises:
+            ModelError: the FLOPs of the LLM are not known.
+        """
+        return self.pricing.step
 
     @property
     def gpus(self) -> int:
@@ -178,7 +212,7 @@ class Deployment:
             memory,
             *(path.evidence for path in self.paths),
         ]
-        if self.llm.knows_flops:
+        if self.llm.knows_flops or self.provider != OWN_PROVIDER:
             groups += [self.prefill.evidence, self.decode.evidence]
         seen: dict[str, Constant] = {}
         for group in groups:
@@ -194,6 +228,7 @@ def build_deployment(
     tp: int | None = None,
     weight_dtype: str | None = None,
     kv_dtype: str = "bf16",
+    provider: str = OWN_PROVIDER,
 ) -> Deployment:
     """A deployment by names; null takes the LLM's published weight format and `default_tp`.
 
@@ -205,7 +240,8 @@ def build_deployment(
     profile = load_hardware(hardware) if isinstance(hardware, str) else hardware
     weights = normalise_dtype(weight_dtype or shape.native_weight_dtype)
     ranks = default_tp(shape, profile.gpu, weight_dtype=weights) if tp is None else tp
-    return Deployment(shape, profile, ranks, weights, normalise_dtype(kv_dtype))
+    kv = normalise_dtype(kv_dtype)
+    return Deployment(shape, profile, ranks, weights, kv, provider=provider)
 
 
 def default_tp(llm: LlmShape, gpu: Gpu, *, weight_dtype: str | None = None) -> int:

@@ -21,6 +21,26 @@ def require_block_size(tokens: int | None) -> int | None:
     return tokens
 
 
+def require_whole_heads(llm: LlmShape, tp: int) -> None:
+    """Refuse a number of ranks that KV heads can neither be dealt to evenly nor be copied to.
+
+    Raises:
+        UsageError: neither divides the other.
+    """
+    for heads in sorted({group.kv_shards for group in llm.groups}):
+        if heads % tp and tp % heads:
+            fits = [
+                str(n) for n in range(1, 2 * max(heads, tp) + 1) if not (heads % n and n % heads)
+            ]
+            raise UsageError(
+                "KVT-C066",
+                f"{heads} KV heads of {llm.name} cannot be shared by {tp} ranks",
+                cause="engines give each rank the same number of whole heads, or each head the "
+                "same number of ranks",
+                hint=f"`--tp` with one of {', '.join(fits)}",
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class KvPlacement:
     """How the ranks of an instance share the KV of one sequence."""
