@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
-from kvtrace.cost.step import PREFILL_CHUNK_TOKENS, StepModel
+from kvtrace.cost.step import PREFILL_CHUNK_TOKENS
 from kvtrace.cost.transfer import Hop, MovePath
 from kvtrace.replay.scenario import LinkSpec, LoadDecision, Scenario, StageSpec, TierSpec
 
@@ -64,7 +64,7 @@ def build_scenarios(
     Raises:
         ModelError: the LLM does not fit, or its FLOPs are not known.
     """
-    step = StepModel(deployment.prefill, deployment.decode)
+    step = deployment.step
 
     def scenario(
         option_id: str,
