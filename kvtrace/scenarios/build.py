@@ -13,7 +13,7 @@ from kvtrace.cost.hardware import HardwareProfile, load_hardware
 from kvtrace.cost.hardware_file import profile_of
 from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, Scenario, TierScope, TierSpec
-from kvtrace.scenarios.plan import Plan, TierPlan, find_part
+from kvtrace.scenarios.plan import Plan, TierPlan, find_tier
 from kvtrace.scenarios.routes import OPTION_OF_PATH, Route, find_route, route_of
 from kvtrace.scenarios.topology import Wired, wire
 
@@ -75,7 +75,7 @@ def build_scenario(
     for tier in base.tiers:
         route = route_of(tier, ())
         if wired is not None:
-            route = wired.routes.get(_PATH_OF_OPTION[plan.base], route)
+            route = wired.routes.get(_PATH_OF_OPTION.get(plan.base, "dram_pcie"), route)
             links = {link.link_id: link for link in route.links}
         tiers[tier.tier_id] = _on_route(tier, route)
     for name, stated in plan.tiers.items():
@@ -191,7 +191,11 @@ def _change_links(plan: Plan, links: dict[str, LinkSpec]) -> None:
     for name, stated in plan.links.items():
         known = links.get(name)
         if known is None and "bytes_per_s" not in stated:
-            find_part(plan, name, links, "link")
+            raise plan.reader.section("link").fault(
+                name,
+                f"there is no link `{name}` to change, and a new one needs its `rate`",
+                hint=f"known: {', '.join(links) or 'none'}",
+            )
         base = known or LinkSpec(name, "shared", 0.0)
         links[name] = replace(base, **stated)  # type: ignore[arg-type]
 
@@ -199,4 +203,4 @@ def _change_links(plan: Plan, links: dict[str, LinkSpec]) -> None:
 def _in_chain(plan: Plan, tiers: Mapping[str, TierSpec]) -> tuple[TierSpec, ...]:
     if plan.chain is None:
         return tuple(tiers.values())
-    return tuple(tiers[find_part(plan, name, tiers, "tier")] for name in plan.chain)
+    return tuple(tiers[find_tier(name, tiers)] for name in plan.chain)

@@ -18,7 +18,9 @@ Value = TypeVar("Value")
 OPTIONS: Final = (
     "recompute",
     "hbm_only",
+    "kv_routing",
     "dram_idle",
+    "dram_idle_kv_routing",
     "pool_dram_tcp",
     "pool_dram_rdma_bounce",
     "pool_dram_rdma_direct",

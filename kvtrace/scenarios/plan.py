@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from kvtrace.cost.names import find_name
+from kvtrace.errors import UsageError
 from kvtrace.replay.scenario import (
     HandoffSpec,
     IsolationSpec,
@@ -200,16 +200,14 @@ def _link(reader: Reader) -> Mapping[str, object]:
     return read_fields(reader, LINK_KEYS)
 
 
-def find_part(plan: Plan, name: str, known: Mapping[str, object], what: str) -> str:
-    """The tier or link that a name means.
+def find_tier(name: str, known: Mapping[str, object]) -> str:
+    """The tier that a name of the chain means.
 
     Raises:
         UsageError: there is none, with close names.
     """
-    return find_name(
-        name,
-        {one: one for one in known},
-        what=what,
-        code="KVT-N011",
-        hint=f"one of {', '.join(known)}",
+    if name in known:
+        return name
+    raise UsageError(
+        "KVT-N011", f"the chain names no tier `{name}`", hint=f"the tiers are {', '.join(known)}"
     )

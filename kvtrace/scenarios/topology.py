@@ -234,7 +234,7 @@ def _links(wiring: Wiring, deployment: Deployment, fleet: Fleet) -> dict[str, Li
 
     fabric = wiring.fabric
     made = [
-        own("gpu_lanes", wiring.lane_bytes_per_s * efficiency * tp),
+        own("gpu_lanes", wiring.lane_bytes_per_s * tp),
         own(
             "pcie_uplink",
             wiring.uplink_bytes_per_s * efficiency * switches,

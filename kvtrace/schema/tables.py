@@ -9,6 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from kvtrace.schema.facts import BLOCK_STAYS, CONTINUATIONS, POLICY_HITS, POOL_HITS, REUSE
+from kvtrace.schema.replayed import (
+    REPLAY_HITS,
+    REPLAY_LINKS,
+    REPLAY_REQUESTS,
+    REPLAY_RUNS,
+    REPLAY_SWEEP,
+)
 from kvtrace.schema.table import UNKNOWN, Column, Table
 
 _KEY = "file number × 2^44 + byte offset of the record in the decompressed file"
@@ -220,5 +227,10 @@ TABLES: Final[dict[str, Table]] = {
         BLOCK_STAYS,
         POLICY_HITS,
         POOL_HITS,
+        REPLAY_RUNS,
+        REPLAY_REQUESTS,
+        REPLAY_HITS,
+        REPLAY_LINKS,
+        REPLAY_SWEEP,
     )
 }
