@@ -48,11 +48,13 @@ class Deployment:
     measured_kv_tokens: int | None = None
     """KV capacity of the instance as its engine printed it at start-up; null: computed."""
     efficiencies: EfficiencyTable | None = None
-    """What engines reach of the peaks; null: data/efficiency.toml."""
+    """What engines reach of the peaks; null: as the hardware has it, else data/efficiency.toml."""
     provider: str = OWN_PROVIDER
     """Where the seconds of prefill, decode and steps come from; see `kvtrace.cost.providers`."""
 
     def __post_init__(self) -> None:
+        if self.efficiencies is None and self.hardware.efficiencies is not None:
+            object.__setattr__(self, "efficiencies", self.hardware.efficiencies)
         if self.tp < 1:
             raise UsageError("KVT-C060", f"tensor parallelism {self.tp} is not above zero")
         require_whole_heads(self.llm, self.tp)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvtrace.cost.dtypes import compute_dtype
 from kvtrace.cost.evidence import (
@@ -23,6 +24,9 @@ from kvtrace.cost.names import build_index, find_name
 from kvtrace.cost.storage import StorageTier, list_tiers, load_tier
 from kvtrace.cost.topology import Topology, read_topology
 from kvtrace.errors import ModelError
+
+if TYPE_CHECKING:
+    from kvtrace.cost.efficiency import EfficiencyTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,8 @@ class HardwareProfile:
     """The drive of a pool node with flash."""
     pool_nvme_per_node: Constant
     gpu_usd_per_hour: Constant
+    efficiencies: EfficiencyTable | None = None
+    """What engines reach here of the peaks, as a calibration found; null: data/efficiency.toml."""
 
     def with_link_speed(self, factor: float) -> HardwareProfile:
         """The same node with all links and DRAM `factor` times as fast."""

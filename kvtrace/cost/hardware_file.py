@@ -69,13 +69,14 @@ from kvtrace.cost.hardware import (
     load_hardware,
     load_link,
 )
+from kvtrace.cost.hardware_file_calibration import with_calibration
 from kvtrace.cost.hardware_file_storage import with_storage, with_topology
 from kvtrace.cost.toml_reader import TomlReader
 from kvtrace.units import NS_PER_S, parse_bytes, parse_duration_ns, parse_flops, parse_rate
 
 _TOP: Final = ("gpu", "name", "family", "gpus_per_node", "hbm", "hbm_rate", "bf16", "fp8", "fp4",
                "scaleup", "gpu_usd_per_hour", "host_link", "tcp", "rdma", "dram", "topology",
-               "nvme", "pool", "storage", "moves")  # fmt: skip
+               "nvme", "pool", "storage", "moves", "calibration")  # fmt: skip
 _HOST_LINK: Final = ("link", "rate", "latency")
 _NETWORK: Final = ("port", "rate", "ports_per_node", "latency", "setup")
 _DRAM: Final = ("size", "idle_share", "read", "write")
@@ -113,7 +114,8 @@ def profile_of(document: Mapping[str, object], path: Path) -> HardwareProfile:
     )
     profile = _with_dram(profile, reader.section("dram", _DRAM))
     profile = with_topology(with_storage(profile, reader), reader)
-    return _with_moves(profile, reader.section("moves", _MOVES))
+    profile = _with_moves(profile, reader.section("moves", _MOVES))
+    return with_calibration(profile, reader)
 
 
 def _seconds(text: str) -> float:

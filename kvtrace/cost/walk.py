@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -22,7 +22,17 @@ def collect_constants(*parts: object) -> tuple[Constant, ...]:
 
 def replaced_constant(part: T, id: str, value: float) -> T:
     """The same with every constant of this id at `value`, without interval; itself without one."""
-    return cast("T", _replaced(part, id, value))
+
+    def moved(constant: Constant) -> Constant:
+        is_meant = constant.id == id
+        return replace(constant, value=value, low=None, high=None) if is_meant else constant
+
+    return cast("T", _replaced(part, moved))
+
+
+def replaced_constants(part: T, change: Mapping[str, Constant]) -> T:
+    """The same with other constants in place of those with their ids; itself without any."""
+    return cast("T", _replaced(part, lambda constant: change.get(constant.id, constant)))
 
 
 def _constants(part: object) -> Iterator[Constant]:
@@ -39,20 +49,20 @@ def _constants(part: object) -> Iterator[Constant]:
             yield from _constants(getattr(part, field.name))
 
 
-def _replaced(part: object, id: str, value: float) -> object:
+def _replaced(part: object, change: Callable[[Constant], Constant]) -> object:
     if isinstance(part, Constant):
-        return replace(part, value=value, low=None, high=None) if part.id == id else part
+        return change(part)
     if isinstance(part, tuple):
-        items = tuple(_replaced(item, id, value) for item in part)
+        items = tuple(_replaced(item, change) for item in part)
         return part if all(a is b for a, b in zip(items, part, strict=True)) else items
     if isinstance(part, Mapping):
-        entries = {key: _replaced(item, id, value) for key, item in part.items()}
+        entries = {key: _replaced(item, change) for key, item in part.items()}
         return part if all(entries[key] is item for key, item in part.items()) else entries
     if is_dataclass(part) and not isinstance(part, type):
         changes: dict[str, Any] = {}
         for field in fields(part):
             before = getattr(part, field.name)
-            after = _replaced(before, id, value)
+            after = _replaced(before, change)
             if after is not before:
                 changes[field.name] = after
         return replace(part, **changes) if changes else part
