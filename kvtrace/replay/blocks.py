@@ -17,6 +17,9 @@ import numpy as np
 
 from kvtrace.schema.arrays import IntArray, RequestTrace
 
+Victim = tuple[int, int, int]
+"""(atom, blocks that stay, blocks that were there): an eviction, tail first."""
+
 
 @dataclass(frozen=True, slots=True)
 class AtomTable:
@@ -80,13 +83,15 @@ def atom_arrays(trace: RequestTrace) -> tuple[IntArray, IntArray, IntArray]:
 class LruCache:
     """An LRU cache of whole blocks, stored as a prefix length per atom, least recent atom first."""
 
-    __slots__ = ("_weight", "capacity", "evicted", "stored", "used")
+    __slots__ = ("_weight", "capacity", "evicted", "stored", "used", "victims")
 
     def __init__(self, capacity_blocks: int, atom_blocks: Sequence[int]) -> None:
         self.capacity = capacity_blocks
         self.stored: OrderedDict[int, int] = OrderedDict()
         self.used = 0
         self.evicted = 0
+        self.victims: list[Victim] | None = None
+        """Where evicted blocks are noted, if anywhere."""
         self._weight = atom_blocks
 
     def restore(self, content: Sequence[tuple[int, int]]) -> None:
@@ -144,6 +149,8 @@ class LruCache:
             if held > blocks:
                 stored[atom] = held - blocks
                 stored.move_to_end(atom, last=False)
+            if self.victims is not None:
+                self.victims.append((atom, max(0, held - blocks), held))
             blocks -= held
 
 
@@ -166,6 +173,7 @@ class HbmCache:
         "reserved",
         "stored",
         "used",
+        "victims",
     )
 
     def __init__(self, capacity_tokens: int, block_tokens: int, atom_blocks: Sequence[int]) -> None:
@@ -179,6 +187,8 @@ class HbmCache:
         self.reserved = 0
         """Tokens reserved by requests and not in the cache."""
         self.evicted = 0
+        self.victims: list[Victim] | None = None
+        """Where evicted blocks are noted, if anywhere."""
         self._pins: dict[int, int] = {}
         self._unpinned: OrderedDict[int, None] = OrderedDict()
         self._weight = atom_blocks
@@ -274,12 +284,14 @@ class HbmCache:
         unpinned = self._unpinned
         while want > 0 and unpinned:
             atom = next(iter(unpinned))
-            gone = stored[atom]
+            held = gone = stored[atom]
             if gone > want:
                 gone = want
                 stored[atom] -= gone
             else:
                 del stored[atom], unpinned[atom]
+            if self.victims is not None:
+                self.victims.append((atom, held - gone, held))
             want -= gone
             self.used -= gone
             self.evicted += gone

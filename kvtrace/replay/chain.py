@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kvtrace.cost.split import best_split
 from kvtrace.replay.links import FlowNet
 from kvtrace.replay.moves import Move
-from kvtrace.replay.scenario import LoadDecision, PrefillTime
+from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.state import Requests
-from kvtrace.replay.topology import NO_ROUTE, Tier
+from kvtrace.replay.topology import NO_ROUTE, Tier, Topology
 
 Run = tuple[int, int, int]
 """(at, depth, blocks): a leading run of `blocks` that ends `depth` blocks into atom `at`."""
@@ -28,26 +29,43 @@ class Part(NamedTuple):
 class Chain:
     """Lookup in chain order, and the load decision."""
 
-    __slots__ = ("_decision", "_kv_bytes", "_net", "_prefill_s", "_requests", "tiers")
+    __slots__ = (
+        "_always",
+        "_clock",
+        "_decision",
+        "_is_layerwise",
+        "_kv_bytes",
+        "_layers",
+        "_net",
+        "_prefill_s",
+        "_prunes",
+        "_requests",
+        "_threshold",
+        "heads",
+        "tiers",
+    )
 
     def __init__(
-        self,
-        tiers: Sequence[Tier],
-        requests: Requests,
-        net: FlowNet[Move],
-        *,
-        decision: LoadDecision,
-        prefill: PrefillTime,
-        kv_bytes_per_token: float,
+        self, topology: Topology, requests: Requests, net: FlowNet[Move], scenario: Scenario
     ) -> None:
-        self.tiers = tiers
+        self.tiers = topology.tiers
+        self._clock = topology.clock
         self._requests = requests
         self._net = net
-        self._decision = decision
-        self._prefill_s = prefill.prefill_s
-        self._kv_bytes = kv_bytes_per_token
+        is_split = scenario.load_decision == "split"
+        self._decision = "always" if is_split and scenario.idealised else scenario.load_decision
+        self._always = self._decision == "always"
+        self.heads: dict[int, int] = {}
+        """Tokens after the HBM hit that a request computes while the parts last found for it load;
+        decision `split` alone."""
+        self._threshold = scenario.load_threshold_tokens
+        self._is_layerwise = scenario.overlap == "layerwise" and not scenario.idealised
+        self._layers = scenario.layers
+        self._prunes = scenario.load_decision == "arbiter" and not self._is_layerwise
+        self._prefill_s = scenario.prefill.prefill_s
+        self._kv_bytes = scenario.kv_bytes_per_token
 
-    def find(self, request: int, instance: int, run: Run) -> tuple[list[Part], float]:
+    def find(self, request: int, instance: int, run: Run, now: float) -> tuple[list[Part], float]:
         """The parts to load below a run in HBM, and the seconds of the lookups.
 
         Each tier that is asked costs its lookup, whether it finds something or not; once the whole
@@ -61,13 +79,22 @@ class Chain:
         at, depth, blocks = run
         parts: list[Part] = []
         lookup_s = 0.0
-        is_arbiter = self._decision == "arbiter"
+        self._clock.now = now
         for tier in self.tiers:
-            if is_arbiter and not self._may_pay(request, instance, blocks, tier):
+            if self._prunes and not self._may_pay(request, instance, blocks, tier):
                 continue
-            lookup_s += tier.spec.lookup_s
-            at, depth, gained = tier.caches[instance].extend(atoms, at, depth, end)
-            if gained:
+            tails = tier.tails
+            if tails is None:
+                lookup_s += tier.spec.lookup_s
+            else:
+                lookup_s += tails.lookup_s[request]
+                if tails.lookup_fails[request]:
+                    continue
+            found = tier.caches[instance].extend(atoms, at, depth, end)
+            if found[2] and tier.spec.match_tokens:
+                found = self._match(request, tier, (at, depth, blocks), found)
+            if found[2]:
+                at, depth, gained = found
                 before = requests.tokens(request, blocks)
                 blocks += gained
                 added = requests.tokens(request, blocks) - before
@@ -75,9 +102,45 @@ class Chain:
                     parts.append(Part(tier, (at, depth, blocks), added))
                 if blocks == total:
                     break
-        if parts and is_arbiter:
-            parts = parts[: self._worth(request, instance, run[2], parts)]
+        if parts and not self._always:
+            parts = self._decide(request, instance, run, parts)
         return parts, lookup_s
+
+    def _match(
+        self, request: int, tier: Tier, run: Run, found: tuple[int, int, int]
+    ) -> tuple[int, int, int]:
+        """What is found, cut down to whole match units of leading prompt tokens."""
+        requests = self._requests
+        unit = tier.spec.match_tokens
+        blocks = run[2] + found[2]
+        tokens = min(blocks * requests.block_tokens, requests.prompt[request])
+        whole = tokens // unit * unit // requests.block_tokens
+        if whole >= blocks or whole * requests.block_tokens == tokens:
+            return found
+        at, depth, _ = self.cut(request, run, max(whole, run[2]))
+        return at, depth, max(whole, run[2]) - run[2]
+
+    def cut(self, request: int, run: Run, blocks: int) -> Run:
+        """The run of a request that goes on from `run` and has so many leading blocks."""
+        table = self._requests.table
+        at, depth, have = run
+        while have < blocks:
+            step = table.blocks[table.atoms[at]] - depth
+            if have + step > blocks:
+                return at, depth + blocks - have, blocks
+            at, depth, have = at + 1, 0, have + step
+        return at, depth, have
+
+    # ---------------------------------------------------------------- the decision
+
+    def _decide(self, request: int, instance: int, run: Run, parts: list[Part]) -> list[Part]:
+        """The parts to load of those found; the head that is computed meanwhile is noted."""
+        if self._decision == "threshold":
+            found = sum(part.tokens for part in parts)
+            return parts if found >= self._threshold else []
+        if self._decision == "split":
+            return self._split(request, instance, run, parts)
+        return parts[: self._worth(request, instance, run[2], parts)]
 
     def _may_pay(self, request: int, instance: int, blocks: int, tier: Tier) -> bool:
         """Whether loading all that is missing after `blocks` from the tier would shorten it.
@@ -116,11 +179,62 @@ class Chain:
         for count, part in enumerate(parts, start=1):
             hit += part.tokens
             move_s += self._move_s(part.tier, instance, part.tokens * self._kv_bytes)
-            total_s = move_s + self._rest_s(request, hit)
+            total_s = self._total_s(move_s, self._rest_s(request, hit))
             if total_s < least_s:
                 least_s = total_s
                 taken = count
         return taken
+
+    def _total_s(self, move_s: float, rest_s: float) -> float:
+        """Seconds of a load and the prefill after it.
+
+        Formula: move + rest; layer-wise d + (L - 1) · max(c, d) + c, d = move / L, c = rest / L.
+        """
+        if not self._is_layerwise:
+            return move_s + rest_s
+        layers = self._layers
+        return (move_s + rest_s + (layers - 1) * max(move_s, rest_s)) / layers
+
+    def _split(self, request: int, instance: int, run: Run, parts: list[Part]) -> list[Part]:
+        """The parts that make up the tail of what was found, where the cut is the best one.
+
+        Nothing is loaded where computing all is as soon as any cut.
+        """
+        requests = self._requests
+        hit = requests.tokens(request, run[2])
+        ends = [hit]
+        for part in parts:
+            ends.append(ends[-1] + part.tokens)
+        tokens = ends[-1] - hit
+        size = requests.block_tokens
+
+        def load_s(tail: int) -> float:
+            """Of the last `tail` tokens."""
+            return sum(
+                self._move_s(
+                    part.tier, instance, (end - max(start, ends[-1] - tail)) * self._kv_bytes
+                )
+                for part, start, end in zip(parts, ends, ends[1:], strict=False)
+                if end > ends[-1] - tail
+            )
+
+        cut = best_split(
+            tokens,
+            compute_s=lambda head: self._prefill_s(head, hit),
+            load_s=load_s,
+            step_tokens=size,
+        )
+        self.heads.pop(request, None)
+        whole_s = self._rest_s(request, hit)
+        if not cut.loaded_tokens or cut.seconds + self._rest_s(request, ends[-1]) >= whole_s:
+            return []
+        self.heads[request] = cut.computed_tokens
+        kept: list[Part] = []
+        for part, end in zip(parts, ends[1:], strict=True):
+            tail = min(part.tokens, end - hit - cut.computed_tokens)
+            if tail > 0:
+                kept.append(part._replace(tokens=tail))
+        return kept
 
     def _rest_s(self, request: int, hit: int) -> float:
         prompt = self._requests.prompt[request]

@@ -85,7 +85,11 @@ class _Replay:
         self._offset = table.offset
         self._blocks = table.request_blocks
         self._topology = build_topology(
-            scenario, atom_blocks=table.blocks, block_tokens=requests.block_tokens
+            scenario,
+            table,
+            block_tokens=requests.block_tokens,
+            pad=requests.pad,
+            first=first,
         )
         self._tiers = self._topology.tiers
         self._agenda = Agenda()
@@ -159,7 +163,7 @@ class _Replay:
         requests.planned[request] = run[2]
         is_away = False
         if self._tiers and run[2] < self._blocks[request]:
-            if self._scheduler.is_sync or instance.is_blocked:
+            if self._scheduler.asks_late or instance.is_blocked:
                 requests.wants_lookup[request] = 1
             else:
                 is_away = self._look_below(request, instance, run, now)
@@ -178,11 +182,14 @@ class _Replay:
         parts: list[Part] = []
         lookup_s = 0.0
         if run[2] < self._blocks[request]:
-            parts, lookup_s = self._chain.find(request, instance.index, run)
+            parts, lookup_s = self._chain.find(request, instance.index, run, now)
             requests.lookup_s[request] = lookup_s
         instance.ideal_hbm.touch(self._atoms, lo, end)
         for tier in self._tiers:
-            tier.caches[instance.index].touch(self._atoms, lo, end)
+            if tier.plain:
+                tier.plain[instance.index].touch(self._atoms, lo, end)
+        if self._scheduler.ideal_writes is not None:
+            self._scheduler.ideal_writes.hold(request, instance.index, instance.ideal_hbm.victims)
         found = requests.tokens(request, parts[-1].run[2] if parts else run[2])
         prompt = requests.prompt[request]
         hit = min(found, max(0, prompt - 1))
@@ -204,7 +211,7 @@ class _Replay:
         Where something is to be loaded but HBM has no room, `wants_lookup` is set.
         """
         requests = self._requests
-        parts, lookup_s = self._chain.find(request, instance.index, run)
+        parts, lookup_s = self._chain.find(request, instance.index, run, now)
         if parts and not self._scheduler.admit(request, instance, run):
             requests.wants_lookup[request] = 1
             return False

@@ -6,6 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 
 from kvtrace.replay.blocks import HbmCache, LruCache, extend_run
+from kvtrace.replay.caches import BlockCache
 from kvtrace.replay.chain import Run
 from kvtrace.replay.state import Instance, Requests
 from kvtrace.replay.topology import Tier
@@ -81,7 +82,7 @@ class KnownCaches:
             if tier.spec.scope == "instance"
         ]
 
-    def _watch(self, cache: LruCache | HbmCache) -> Content:
+    def _watch(self, cache: LruCache | HbmCache | BlockCache) -> Content:
         if not self._age_s:
             return cache.stored
         view = dict(cache.stored)

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappush
 
+from kvtrace.replay.blocks import HbmCache
 from kvtrace.replay.links import FlowNet
 from kvtrace.replay.state import Requests
 from kvtrace.replay.topology import NO_ROUTE, Leg, Tier, Topology
+from kvtrace.replay.writes import FineWrites
 
 Handler = Callable[[float], None]
 """Takes the time of its event."""
@@ -32,7 +34,7 @@ class Agenda:
 class Move:
     """A load of one request, or a write of its blocks to one tier: legs, one after the other."""
 
-    __slots__ = ("began_s", "is_write", "leg", "legs", "on_done", "request")
+    __slots__ = ("began_s", "is_booked", "is_over", "is_write", "leg", "legs", "on_done", "request")
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class Move:
         on_done: Handler,
         *,
         is_write: bool,
+        is_booked: bool = True,
     ) -> None:
         self.request = request
         self.legs = legs
@@ -50,12 +53,16 @@ class Move:
         """When the present leg began, its latency included."""
         self.on_done = on_done
         self.is_write = is_write
+        self.is_booked = is_booked and not is_write
+        """Its time is the request's pull and load."""
+        self.is_over = False
+        """It was stopped."""
 
 
 class Mover:
     """Carries moves over the links, leg by leg, and keeps the writers of all tiers busy."""
 
-    __slots__ = ("_agenda", "_kv_bytes", "_requests", "net")
+    __slots__ = ("_agenda", "_below_hbm", "_kv_bytes", "_requests", "fine", "net")
 
     def __init__(
         self, topology: Topology, requests: Requests, agenda: Agenda, kv_bytes_per_token: float
@@ -64,6 +71,17 @@ class Mover:
         self._requests = requests
         self._agenda = agenda
         self._kv_bytes = kv_bytes_per_token
+        self._below_hbm = topology.below_hbm
+        self.fine: FineWrites | None = None
+        """For tiers whose caches work block by block, where there are any."""
+        if topology.block_map is not None:
+            self.fine = FineWrites(
+                topology,
+                topology.block_map,
+                requests,
+                self._send_write,
+                kv_bytes_per_token=kv_bytes_per_token,
+            )
 
     def go(self, move: Move, now: float) -> None:
         """Begin the present leg (first its latency, then its flow), or end the move."""
@@ -78,6 +96,8 @@ class Mover:
             self._send(move, now)
 
     def _send(self, move: Move, now: float) -> None:
+        if move.is_over:
+            return
         leg, size = move.legs[move.leg]
         if leg.route == NO_ROUTE:
             self.end_leg(move, now)
@@ -86,25 +106,54 @@ class Mover:
 
     def end_leg(self, move: Move, now: float) -> None:
         """The present leg has crossed its links; a load books its time."""
-        if not move.is_write:
+        self._book(move, now)
+        move.leg += 1
+        self.go(move, now)
+
+    def _book(self, move: Move, now: float) -> None:
+        if move.is_booked:
             requests = self._requests
             is_pull = move.legs[move.leg][0].kind == "pull"
             spent = requests.pull_s if is_pull else requests.load_s
             spent[move.request] += now - move.began_s
-        move.leg += 1
-        self.go(move, now)
+
+    def stop(self, move: Move, now: float) -> float:
+        """Stop a move that is under way; the bytes that its last leg has moved."""
+        leg, size = move.legs[move.leg]
+        is_flowing = leg.route != NO_ROUTE and now > move.began_s + leg.latency_s
+        moved = 0.0
+        if is_flowing:
+            moved = size - self.net.stop(now, leg.route, move, write=move.is_write)
+        self._book(move, now)
+        move.is_over = True
+        return moved if move.leg == len(move.legs) - 1 else 0.0
 
     def write(self, request: int, tiers: Sequence[Tier], instance: int, now: float) -> None:
         """Write what the tiers lack of the request's prompt; each writer takes one at a time."""
         for tier in tiers:
+            if tier.fine and self.fine is not None:
+                self.fine.publish(request, tier, instance, now)
+                continue
             writer = tier.writers[instance]
             writer.waiting.append(request)
             if not writer.is_busy:
                 self._write_next(tier, instance, now)
 
+    def demote(self, hbm: HbmCache, instance: int, now: float) -> None:
+        """Write what HBM of the instance has evicted to the tier that is given it."""
+        if self.fine is not None and self._below_hbm is not None and hbm.victims:
+            victims = hbm.victims[:]
+            hbm.victims.clear()
+            self.fine.evict_from_hbm(self._below_hbm, instance, victims, now)
+
+    def _send_write(
+        self, request: int, legs: list[tuple[Leg, float]], done: Handler, now: float
+    ) -> None:
+        self.go(Move(request, legs, done, is_write=True), now)
+
     def _write_next(self, tier: Tier, instance: int, now: float) -> None:
         writer = tier.writers[instance]
-        cache = tier.caches[instance]
+        cache = tier.plain[instance]
         requests = self._requests
         atoms = requests.table.atoms
         offset = requests.table.offset
@@ -124,5 +173,5 @@ class Mover:
     def _end_write(self, tier: Tier, instance: int, request: int, now: float) -> None:
         """The blocks are in the tier; they count as just used, tail before head."""
         table = self._requests.table
-        tier.caches[instance].touch(table.atoms, table.offset[request], table.offset[request + 1])
+        tier.plain[instance].touch(table.atoms, table.offset[request], table.offset[request + 1])
         self._write_next(tier, instance, now)

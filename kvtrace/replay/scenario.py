@@ -145,7 +145,7 @@ class TierSpec:
     lookup_failure_share: float = 0.0
     """Share of the requests whose lookups here find nothing, after `timeout_s` if that is set."""
     read_failure_share: float = 0.0
-    """Share of the requests whose loads from here bring nothing: known at their end, or time-out."""
+    """Share of the requests whose loads from here bring nothing, as turns out at their end."""
     timeout_s: float | None = None
     """A load from here that takes longer is stopped; what has not come is recomputed."""
 

@@ -11,12 +11,14 @@ from math import inf
 from typing import Final
 
 from kvtrace.replay.chain import Chain, Part, Run
-from kvtrace.replay.moves import Agenda, Move, Mover
+from kvtrace.replay.loads import Loads
+from kvtrace.replay.moves import Agenda, Mover
 from kvtrace.replay.preemption import Preemptor
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.state import Instance, Requests, Step
 from kvtrace.replay.steps import step_time
-from kvtrace.replay.topology import Leg, Topology
+from kvtrace.replay.topology import Topology
+from kvtrace.replay.writes import IdealWrites
 
 _READY: Final = 0
 _AWAY: Final = 1
@@ -57,21 +59,34 @@ class Scheduler:
         self._offset = table.offset
         self._blocks = table.request_blocks
         self.tiers = topology.tiers
-        self.tier_hits = [[0] * requests.count for _ in self.tiers]
-        """(tiers, requests) tokens served."""
         self.mover = Mover(topology, requests, agenda, kv_bytes)
-        self.chain = Chain(
-            self.tiers,
+        self.chain = Chain(topology, requests, self.mover.net, scenario)
+        self.loads = Loads(
+            scenario,
             requests,
-            self.mover.net,
-            decision=scenario.load_decision,
-            prefill=scenario.prefill,
-            kv_bytes_per_token=kv_bytes,
+            topology,
+            agenda,
+            mover=self.mover,
+            chain=self.chain,
+            on_end=self._end_load,
         )
+        self.begin_load = self.loads.begin
+        self.ideal_writes = (
+            IdealWrites(topology, self.mover.fine) if self.mover.fine is not None else None
+        )
+        """Idealised: writes to tiers whose caches work block by block."""
+        self.tier_hits = self.loads.tier_hits
+        """(tiers, requests) tokens served."""
+        self.asks_late = self.is_sync or scenario.prefetch == "off"
+        """Tiers are not asked on arrival."""
         self.instances = [
             Instance(index, scenario, table, requests.block_tokens)
             for index in range(scenario.instances)
         ]
+        if topology.below_hbm is not None:
+            for instance in self.instances:
+                instance.hbm.victims = []
+                instance.ideal_hbm.victims = []
         is_scheduled = scenario.lookup_moment == "on_schedule" and not self.is_sync
         self._asks_again = is_scheduled and bool(self.tiers) and not self.is_ideal
         self.busy_s = 0.0
@@ -82,6 +97,10 @@ class Scheduler:
         """Let the instance take its next step, and set the pace of its decode batch."""
         if not instance.is_busy and (instance.waiting or instance.loaded or instance.partial >= 0):
             self._take_step(instance, now)
+        if self.loads.is_stopped_early and not instance.is_busy:
+            self.loads.stop_oldest(instance, now)
+        if instance.hbm.victims:
+            self.mover.demote(instance.hbm, instance.index, now)
         if instance.is_dirty:
             instance.is_dirty = False
             decode = instance.decode
@@ -132,26 +151,6 @@ class Scheduler:
         if not requests.made[request]:
             requests.hbm_hit[request] = requests.tokens(request, blocks)
         return True
-
-    def begin_load(
-        self, request: int, instance: Instance, parts: list[Part], start_s: float
-    ) -> None:
-        """Move what `parts` name, tier after tier, from `start_s` on."""
-        requests = self._requests
-        legs: list[tuple[Leg, float]] = []
-        for tier, run, tokens in parts:
-            size = tokens * self._kv_bytes
-            reads = tier.reads[instance.index]
-            legs += [(leg, size) for leg in reads]
-            self.tier_hits[tier.index][request] += tokens
-            if reads:
-                requests.moved_bytes[request] += size
-            if not self.is_ideal:
-                end = run[0] + 1 if run[1] else run[0]
-                tier.caches[instance.index].renew(self._atoms, self._offset[request], end)
-        done = partial(self._end_load, request, instance, parts[-1].run if parts else None)
-        move = Move(request, legs, done, is_write=False)
-        self._agenda.add(start_s, partial(self.mover.go, move))
 
     def _end_load(self, request: int, instance: Instance, run: Run | None, now: float) -> None:
         """What was loaded is in HBM, pinned; the request may prefill."""
@@ -232,7 +231,7 @@ class Scheduler:
             return _LATER
         if not requests.wants_lookup[request] and not self._is_due_again(request, now):
             return _READY if self.admit(request, instance, run) else _BLOCKED
-        parts, lookup_s = self.chain.find(request, instance.index, run)
+        parts, lookup_s = self.chain.find(request, instance.index, run, now)
         if parts and self.is_sync and step.members:
             return _LATER
         if not self.admit(request, instance, run):
@@ -243,6 +242,8 @@ class Scheduler:
 
     def _go_on(self, request: int, instance: Instance, step: Step, now: float) -> int:
         """The turn of a request whose load has ended: more may be in HBM, or to be loaded."""
+        if request in self.loads.open:
+            return _READY
         self._extend_held(request, instance)
         requests = self._requests
         run = (requests.at[request], requests.depth[request], requests.run[request])
@@ -252,7 +253,7 @@ class Scheduler:
             return _LATER
         if not self._is_due_again(request, now):
             return _READY
-        parts, lookup_s = self.chain.find(request, instance.index, run)
+        parts, lookup_s = self.chain.find(request, instance.index, run, now)
         return self._after_lookup(request, instance, step, now, parts, lookup_s)
 
     def _is_due_again(self, request: int, now: float) -> bool:
@@ -395,6 +396,8 @@ class Scheduler:
 
     def _end_step(self, instance: Instance, step: Step, now: float) -> None:
         """First tokens for all whose prompt is done; then the next step."""
+        if self.loads.open and self._awaits_load(instance, step, now):
+            return
         instance.is_busy = False
         instance.until_s = inf
         instance.steps_per_s = None
@@ -407,6 +410,19 @@ class Scheduler:
             self._preemptor.relieve(instance, now)
         instance.is_dirty = instance.decode.size > 0
         self.settle(instance, now)
+
+    def _awaits_load(self, instance: Instance, step: Step, now: float) -> bool:
+        """Whether the step has to wait for an open load; the GPU, and its batch, wait too."""
+        resume = partial(self._end_step, instance, step)
+        if not self.loads.is_awaited(instance, step.members, resume, now):
+            self.busy_s += self.loads.end_wait(instance, step.members, now)
+            return False
+        instance.decode.serve(now)
+        instance.until_s = inf
+        instance.steps_per_s = 0.0
+        instance.is_dirty = True
+        self.settle(instance, now)
+        return True
 
     def _end_prefill(self, request: int, instance: Instance, now: float) -> None:
         """First token (or the next one after a preemption): publish the blocks; decode or leave."""

@@ -142,6 +142,8 @@ class Requests:
         self.lookup_s = [0.0] * count
         self.pull_s = [0.0] * count
         self.load_s = [0.0] * count
+        self.stall_s = [0.0] * count
+        """Waits of its steps for loads that ran beside them."""
         self.started_s = [-1.0] * count
         """When its first step began; negative before."""
         self.pure_s = [0.0] * count

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from kvtrace.errors import ModelError
-from kvtrace.replay.blocks import LruCache
+from kvtrace.replay.blockmap import BlockMap
+from kvtrace.replay.blocks import AtomTable, LruCache
+from kvtrace.replay.caches import BlockCache, Clock
 from kvtrace.replay.scenario import Scenario, StageSpec, TierSpec
+from kvtrace.replay.tails import Tails, draw_tails
 
 MAX_BLOCKS: Final = 1 << 62
 NO_ROUTE: Final = -1
@@ -32,6 +36,8 @@ class Writer:
     legs: tuple[Leg, ...]
     waiting: deque[int] = field(default_factory=deque)
     """Requests whose blocks wait to be written."""
+    demoted: list[int] = field(default_factory=list)
+    """Blocks that wait to be written since they were evicted above, in order of eviction."""
     is_busy: bool = False
 
 
@@ -41,10 +47,18 @@ class Tier:
 
     spec: TierSpec
     index: int
-    caches: list[LruCache]
+    caches: Sequence[LruCache | BlockCache]
     """(instances,) the same object everywhere when the tier is shared."""
     reads: list[tuple[Leg, ...]]
     writers: list[Writer]
+    tails: Tails | None = None
+    """None: lookups and loads take what they take, and do not fail."""
+    plain: Sequence[LruCache] = ()
+    """(instances,) its caches if they are LRU over whole atoms; else empty."""
+    fine: Sequence[BlockCache] = ()
+    """(instances,) its caches if they work block by block; else empty."""
+    below: Tier | None = None
+    """The tier that is given what this one evicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +70,12 @@ class Topology:
     """(links,) the kind of each physical link."""
     bytes_per_s: tuple[float, ...]
     routes: tuple[tuple[int, ...], ...]
+    clock: Clock
+    """What caches with lifetimes and leases go by; to be set before they are asked."""
+    block_map: BlockMap | None = None
+    """For caches that work block by block, where there are any."""
+    below_hbm: Tier | None = None
+    """The tier that is given what HBM evicts."""
 
 
 def blocks_of(capacity_bytes: float, block_bytes: float) -> int:
@@ -72,6 +92,19 @@ def is_usable(tier: TierSpec, scenario: Scenario) -> bool:
     return all(scenario.links[link].bytes_per_s > 0 for stage in stages for link in stage.link_ids)
 
 
+def is_special(tier: TierSpec) -> bool:
+    """Whether the tier's cache is more than LRU over whole atoms."""
+    return (
+        tier.policy != "lru"
+        or tier.write_moment != "on_compute"
+        or tier.admission_uses > 1
+        or tier.match_tokens > 0
+        or min(tier.high_watermark, tier.low_watermark) < 1.0
+        or tier.lease_s > 0.0
+        or tier.ttl_s is not None
+    )
+
+
 class _Wiring:
     """Numbers links and routes as the stages ask for them."""
 
@@ -86,6 +119,30 @@ class _Wiring:
             Leg(stage.kind, stage.latency_s, self._route(stage, instance)) for stage in stages
         )
 
+    def reads(self, stages: Sequence[StageSpec], instance: int) -> tuple[Leg, ...]:
+        """The legs of a load: one through all stages at once where chunks are pipelined.
+
+        Formula: Σ latency + chunk · (Σ 1/rate - 1/slowest rate) until the last stage has its first
+        chunk, rates of empty links; then all bytes at the rate of the slowest stage.
+        """
+        scenario = self._scenario
+        if scenario.overlap != "pipelined" or len(stages) < 2:
+            return self.legs(stages, instance)
+        chunk = scenario.load_chunk_tokens * scenario.kv_bytes_per_token
+        rates = [
+            min(scenario.links[link_id].bytes_per_s for link_id in stage.link_ids)
+            for stage in stages
+            if stage.link_ids
+        ]
+        fill_s = chunk * (sum(1 / rate for rate in rates) - 1 / min(rates)) if rates else 0.0
+        is_pull = any(stage.kind == "pull" for stage in stages)
+        whole = StageSpec(
+            "pull" if is_pull else "load",
+            tuple(dict.fromkeys(link_id for stage in stages for link_id in stage.link_ids)),
+            sum(stage.latency_s for stage in stages) + fill_s,
+        )
+        return self.legs((whole,), instance)
+
     def _route(self, stage: StageSpec, instance: int) -> int:
         links = tuple(sorted({self._link(link_id, instance) for link_id in stage.link_ids}))
         return self._routes.setdefault(links, len(self._routes)) if links else NO_ROUTE
@@ -95,11 +152,22 @@ class _Wiring:
         place = -1 if spec.scope == "shared" else instance // spec.instances_per_link
         return self._links.setdefault((link_id, place), len(self._links))
 
-    def topology(self, tiers: Sequence[Tier]) -> Topology:
+    def topology(self, tiers: Sequence[Tier], clock: Clock, block_map: BlockMap | None) -> Topology:
         """What was asked for, as flat tuples."""
         ids = tuple(link_id for link_id, _ in self._links)
         rates = tuple(self._scenario.links[link_id].bytes_per_s for link_id in ids)
-        return Topology(tuple(tiers), ids, rates, tuple(self._routes))
+        for above, tier in pairwise(tiers):
+            above.below = tier if tier.spec.write_moment == "on_evict" else None
+        is_below_hbm = bool(tiers) and tiers[0].spec.write_moment == "on_evict"
+        return Topology(
+            tuple(tiers),
+            ids,
+            rates,
+            tuple(self._routes),
+            clock,
+            block_map,
+            tiers[0] if is_below_hbm else None,
+        )
 
 
 def check_scenario(scenario: Scenario) -> None:
@@ -115,6 +183,9 @@ def check_scenario(scenario: Scenario) -> None:
         for link_id in stage.link_ids
         if link_id not in scenario.links
     ]
+    faults += [fault for tier in scenario.tiers for fault in _tier_faults(tier)]
+    if scenario.layers < 1 or min(scenario.load_chunk_tokens, scenario.load_threshold_tokens) < 0:
+        faults.append("its layers, chunks or threshold are no counts")
     if scenario.instances < 1:
         faults.append("it has no instance")
     if not (math.isfinite(scenario.kv_bytes_per_token) and scenario.kv_bytes_per_token > 0):
@@ -132,26 +203,85 @@ def check_scenario(scenario: Scenario) -> None:
         )
 
 
+def _tier_faults(tier: TierSpec) -> Iterator[str]:
+    """What a tier states that cannot be."""
+    name = f"tier `{tier.tier_id}`"
+    if tier.inclusion == "exclusive" and tier.write_moment != "on_evict":
+        yield f"{name} is exclusive, so its write moment has to be `on_evict`"
+    if not 0.0 < tier.low_watermark <= tier.high_watermark <= 1.0:
+        yield f"{name} needs watermarks with 0 < low <= high <= 1"
+    if tier.admission_uses < 1 or tier.match_tokens < 0:
+        yield f"{name} needs an admission of 1 use or more and a match unit of 0 tokens or more"
+    shares = (tier.lookup_failure_share, tier.read_failure_share)
+    if not all(0.0 <= share <= 1.0 for share in shares):
+        yield f"{name} has a failure share outside 0..1"
+    least_s = min(tier.lease_s, tier.read_delay_p99_s, tier.ttl_s or 0.0, tier.timeout_s or 0.0)
+    if least_s < 0.0:
+        yield f"{name} has a time below zero"
+    if tier.lookup_p99_s is not None and tier.lookup_p99_s < tier.lookup_s:
+        yield f"{name} has a lookup whose 99th percentile is below `lookup_s`"
+
+
 def build_topology(
-    scenario: Scenario, *, atom_blocks: Sequence[int], block_tokens: int
+    scenario: Scenario,
+    table: AtomTable,
+    *,
+    block_tokens: int,
+    pad: Sequence[int] = (),
+    first: int = 0,
 ) -> Topology:
     """Number the links and routes of `scenario`, and give each usable tier its empty caches.
 
     Tiers that hold no block, that sit behind a dead link, or that are never read are left out.
+    `pad` (requests,): tokens that the last block of each request lacks. `first`: the row of the
+    trace that is request 0.
     """
     wiring = _Wiring(scenario)
+    usable = list(_usable(scenario, block_tokens))
+    takes_evicted = [spec.write_moment == "on_evict" for spec, _ in usable]
+    is_fine = [
+        is_special(spec) or any(takes_evicted[index + 1 : index + 2])
+        for index, (spec, _) in enumerate(usable)
+    ]
+    block_map = BlockMap(table, block_tokens=block_tokens, pad=pad) if any(is_fine) else None
+    clock = Clock()
     tiers: list[Tier] = []
     count = scenario.instances
-    for spec in scenario.tiers if scenario.reuse and scenario.load_decision != "never" else ():
+    for index, (spec, capacity) in enumerate(usable):
+        plain: list[LruCache] = []
+        fine: list[BlockCache] = []
+        copies = 1 if spec.scope == "shared" else count
+        if block_map is not None and is_fine[index]:
+            fine = [BlockCache(spec, capacity, block_map, clock) for _ in range(copies)]
+        else:
+            plain = [LruCache(capacity, table.blocks) for _ in range(copies)]
+        tiers.append(
+            Tier(
+                spec=spec,
+                index=index,
+                caches=(plain or fine) * (count // copies),
+                reads=[wiring.reads(spec.read, instance) for instance in range(count)],
+                writers=[Writer(wiring.legs(spec.write, one)) for one in range(count)],
+                tails=draw_tails(
+                    spec,
+                    index,
+                    seed=scenario.seed,
+                    first=first,
+                    requests=len(table.request_blocks),
+                ),
+                plain=plain * (count // copies),
+                fine=fine * (count // copies),
+            )
+        )
+    return wiring.topology(tiers, clock, block_map)
+
+
+def _usable(scenario: Scenario, block_tokens: int) -> Iterator[tuple[TierSpec, int]]:
+    """The tiers that hold something and can be reached, with their blocks."""
+    if not scenario.reuse or scenario.load_decision == "never":
+        return
+    for spec in scenario.tiers:
         token_bytes = spec.stored_bytes_per_token or scenario.kv_bytes_per_token
         capacity = blocks_of(spec.capacity_bytes, token_bytes * block_tokens)
-        if not capacity or not is_usable(spec, scenario):
-            continue
-        if spec.scope == "shared":
-            caches = [LruCache(capacity, atom_blocks)] * count
-        else:
-            caches = [LruCache(capacity, atom_blocks) for _ in range(count)]
-        reads = [wiring.legs(spec.read, instance) for instance in range(count)]
-        writers = [Writer(wiring.legs(spec.write, instance)) for instance in range(count)]
-        tiers.append(Tier(spec, len(tiers), caches, reads, writers))
-    return wiring.topology(tiers)
+        if capacity and is_usable(spec, scenario):
+            yield spec, capacity

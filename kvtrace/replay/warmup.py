@@ -41,14 +41,30 @@ def warm_caches(
             cache.restore(most_recent(mine, history.weight, cache.capacity))
         else:
             instance.hbm.restore(most_recent(mine, history.weight, size))
+        above = size
         for tier in tiers:
             if tier.spec.scope == "instance":
-                private = tier.caches[instance.index]
-                private.restore(most_recent(mine, history.weight, private.capacity))
+                above += _restore(tier, instance.index, mine, history, above)
+    above = size * len(instances)
     for tier in tiers:
         if tier.spec.scope == "shared":
-            shared = tier.caches[0]
-            shared.restore(most_recent(touches, history.weight, shared.capacity))
+            above += _restore(tier, 0, touches, history, above)
+
+
+def _restore(tier: Tier, instance: int, touches: IntArray, history: AtomHistory, above: int) -> int:
+    """Fill one cache; the blocks that it has beyond the `above` most recent ones.
+
+    A tier that is written on evict holds what the caches above it (so many blocks) let go.
+    """
+    cache = tier.caches[instance]
+    if tier.spec.write_moment == "on_compute":
+        cache.restore(most_recent(touches, history.weight, cache.capacity))
+        return 0
+    content = most_recent(touches, history.weight, above + cache.capacity)
+    while content and above >= content[-1][1]:
+        above -= content.pop()[1]
+    cache.restore(content)
+    return cache.capacity
 
 
 def most_recent(touches: IntArray, weight: IntArray, capacity: int) -> list[tuple[int, int]]:
