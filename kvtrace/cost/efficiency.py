@@ -21,7 +21,9 @@ class Efficiency:
     half_tokens: Constant
     """New tokens per rank at which GEMMs reach half of their efficiency."""
     hbm_read: Constant | None = None
-    """Attainable share of HBM bandwidth; null: that of all families."""
+    """Attainable share of HBM bandwidth in reads of weights; null: that of all families."""
+    kv_read: Constant | None = None
+    """Alike in attention that reads KV."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,13 @@ class EfficiencyTable:
         return self.families.get(name) or replace(self.families["other"], family=name)
 
     def hbm_read(self, family: str) -> Constant:
-        """Attainable share of HBM bandwidth: that of the family, else that of all."""
+        """Attainable share of HBM bandwidth in reads of weights: the family's, else that of all."""
         return self.family(family).hbm_read or self.shared["hbm_read"]
+
+    def kv_read(self, family: str) -> Constant:
+        """Alike in attention that reads KV; that of weights where none is known."""
+        known = self.family(family).kv_read or self.shared.get("kv_read")
+        return known or self.hbm_read(family)
 
     def allreduce(self, hardware: HardwareProfile, tp: int) -> tuple[Constant, float]:
         """The efficiency of an all-reduce over `tp` ranks, and its rate in bytes/s.
@@ -91,8 +98,11 @@ def _read_family(name: str) -> Efficiency:
         half_tokens=read(
             "half_tokens", "tokens/rank", f"{name}: tokens at half of the GEMM efficiency"
         ),
-        hbm_read=read("hbm_read", "ratio", f"{name}: attainable share of memory bandwidth")
+        hbm_read=read("hbm_read", "ratio", f"{name}: share of memory bandwidth, weights")
         if "hbm_read" in entry
+        else None,
+        kv_read=read("kv_read", "ratio", f"{name}: share of memory bandwidth, KV in attention")
+        if "kv_read" in entry
         else None,
     )
 
