@@ -32,7 +32,7 @@ from kvtrace.replay.window import (
 )
 from kvtrace.schema.arrays import IntArray, RequestTrace
 
-LOCAL_OPTIONS: Final = ("hbm_only", "dram_idle")
+LOCAL_OPTIONS: Final = ("hbm_only", "kv_routing", "dram_idle", "dram_idle_kv_routing")
 MOST_TIMES: Final = 2
 """The fleet search looks up to this many times today's instances."""
 COMPETES_WITHIN: Final = 1.25
@@ -143,7 +143,14 @@ def _scenarios(
         return []
     if trace.distinct_blocks == 0:
         return [scenario for scenario in scenarios if not scenario.reuse]
-    return [scenario for scenario in scenarios if options is None or scenario.option_id in options]
+    if options is None:
+        return [scenario for scenario in scenarios if not _is_routed_alone(scenario)]
+    return [scenario for scenario in scenarios if scenario.option_id in options]
+
+
+def _is_routed_alone(scenario: Scenario) -> bool:
+    """One instance has nothing to route: the option is another one again."""
+    return scenario.instances == 1 and scenario.routing == "kv_centric"
 
 
 def _on_one_less(

@@ -36,7 +36,9 @@ OPERATIONS: Final = Constant(
     source="policy: from nothing to half an engineer; nobody measured it, put your own",
     as_of="2026",
 )
-FREE_OPTIONS: Final = frozenset({"as_observed", "recompute", "hbm_only", "kv_routing", "dram_idle"})
+FREE_OPTIONS: Final = frozenset(
+    {"as_observed", "recompute", "hbm_only", "kv_routing", "dram_idle", "dram_idle_kv_routing"}
+)
 """Options that buy nothing. Idle DRAM is priced at zero: it is there."""
 POOL_OF_FLEET: Final = "pool_dram_"
 """Pooled options that are the fleet's own pool, whatever the path."""

@@ -29,6 +29,7 @@ Speed = Literal["slow", "fast"]
 _GEMM: Final = ".gemm_"
 _PATHS: Final = {
     "dram_idle": "dram_pcie",
+    "dram_idle_kv_routing": "dram_pcie",
     "pool_dram_tcp": "pool_tcp",
     "pool_dram_rdma_bounce": "pool_rdma_bounce",
     "pool_dram_rdma_direct": "pool_rdma_direct",

@@ -1,8 +1,10 @@
 """The options that every audit compares, as scenarios of one deployment and one fleet.
 
-All options share the LLM, the instances, routing (least loaded) and the HBM left for KV; they
-differ in the tiers below HBM and in the path to them. A pooled option has HBM and the pool, no
-local DRAM tier: what the pool adds is then not mixed with what idle DRAM gives for nothing.
+All options share the LLM, the instances and the HBM left for KV; they differ in the tiers below HBM
+and in the path to them. Requests go to the least loaded instance; the options named `kv_routing`
+buy nothing either, but send them where queue, move and recompute together take least. A pooled
+option has HBM and the pool, no local DRAM tier: what the pool adds is then not mixed with what idle
+DRAM gives for nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.cost.step import PREFILL_CHUNK_TOKENS
 from kvtrace.cost.transfer import Hop, MovePath
-from kvtrace.replay.scenario import LinkSpec, LoadDecision, Scenario, StageSpec, TierSpec
+from kvtrace.replay.scenario import LinkSpec, LoadDecision, Routing, Scenario, StageSpec, TierSpec
 
 
 class _PoolOption(NamedTuple):
@@ -59,7 +61,7 @@ def build_scenarios(
     load_decision: LoadDecision = "always",
     prefill_chunk_tokens: int = PREFILL_CHUNK_TOKENS,
 ) -> tuple[Scenario, ...]:
-    """The options `recompute`, `hbm_only`, `dram_idle` and the three `pool_dram_*`.
+    """The options: `recompute`, HBM and idle DRAM by either routing, and three `pool_dram_*`.
 
     Raises:
         ModelError: the LLM does not fit, or its FLOPs are not known.
@@ -73,6 +75,7 @@ def build_scenarios(
         links: Sequence[LinkSpec] = (),
         *,
         reuse: bool = True,
+        routing: Routing = "least_loaded",
     ) -> Scenario:
         return Scenario(
             option_id=option_id,
@@ -86,6 +89,7 @@ def build_scenarios(
             decode=deployment.decode,
             load_decision=load_decision,
             reuse=reuse,
+            routing=routing,
             prefill_chunk_tokens=prefill_chunk_tokens,
             step=step,
         )
@@ -94,7 +98,15 @@ def build_scenarios(
     return (
         scenario("recompute", "Recompute everything", reuse=False),
         scenario("hbm_only", "HBM only"),
+        scenario("kv_routing", "KV-centric routing", routing="kv_centric"),
         scenario("dram_idle", "Idle host DRAM", (dram,), dram_links),
+        scenario(
+            "dram_idle_kv_routing",
+            "Idle host DRAM, KV-centric routing",
+            (dram,),
+            dram_links,
+            routing="kv_centric",
+        ),
         *(
             scenario(option.option_id, option.title, *_pool_tier(deployment, fleet, option))
             for option in _POOL_OPTIONS

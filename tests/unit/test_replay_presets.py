@@ -32,20 +32,40 @@ def test_the_options_have_their_fixed_ids_in_order(deployment: Deployment, fleet
     assert list(by_id(deployment, fleet)) == [
         "recompute",
         "hbm_only",
+        "kv_routing",
         "dram_idle",
+        "dram_idle_kv_routing",
         "pool_dram_tcp",
         "pool_dram_rdma_bounce",
         "pool_dram_rdma_direct",
     ]
 
 
-def test_options_differ_in_tiers_and_links_alone(deployment: Deployment, fleet: Fleet) -> None:
+def test_options_differ_in_tiers_and_links_and_two_pairs_in_routing(
+    deployment: Deployment, fleet: Fleet
+) -> None:
     scenarios = build_scenarios(deployment, fleet, load_decision="arbiter")
     bare = {
-        replace(scenario, option_id="", title="", tiers=(), links=(), reuse=True)  # type: ignore[arg-type]
+        replace(
+            scenario,
+            option_id="",
+            title="",
+            tiers=(),
+            links=(),  # type: ignore[arg-type]
+            reuse=True,
+            routing="least_loaded",
+        )
         for scenario in scenarios
     }
     assert len(bare) == 1
+    options = {scenario.option_id: scenario for scenario in scenarios}
+    routed = [name for name, one in options.items() if one.routing == "kv_centric"]
+    assert routed == ["kv_routing", "dram_idle_kv_routing"]
+    for plain, name in zip(("hbm_only", "dram_idle"), routed, strict=True):
+        assert (options[plain].tiers, options[plain].links) == (
+            options[name].tiers,
+            options[name].links,
+        )
     assert {scenario.load_decision for scenario in scenarios} == {"arbiter"}
 
 
