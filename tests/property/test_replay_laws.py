@@ -78,6 +78,7 @@ class Steps:
 
 
 STEPS = Steps()
+ROUTINGS = ("round_robin", "least_loaded", "session_sticky", "prefix_affinity", "kv_centric")
 
 
 @st.composite
@@ -93,7 +94,8 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     }
     return make_scenario(
         instances=draw(st.integers(1, 3)),
-        routing=draw(st.sampled_from(["round_robin", "least_loaded"])),
+        routing=draw(st.sampled_from(ROUTINGS)),
+        metadata_age_s=draw(st.sampled_from([0.0, 0.3])),
         hbm_capacity_bytes=KV_BYTES * BLOCK * draw(st.integers(1, 20)),
         tiers=tuple(chain[name] for name in tiers),
         links=links(pcie=draw(rate), nic=draw(rate), pool=draw(rate)),
@@ -419,3 +421,40 @@ def test_a_pool_without_bandwidth_is_no_pool(made: list[Ask]) -> None:
     )
     ours, theirs = simulate(trace, dead), simulate(trace, bare)
     assert ours.timeline.ttft_s.tobytes() == theirs.timeline.ttft_s.tobytes()
+
+
+@LAW
+@given(asks(), scenarios())
+def test_metadata_of_no_age_is_what_the_caches_hold(made: list[Ask], scenario: Scenario) -> None:
+    """An age too small to tell makes the router keep a copy, change by change."""
+    trace = make_trace(made)
+    fresh = simulate(trace, replace(scenario, metadata_age_s=0.0))
+    copied = simulate(trace, replace(scenario, metadata_age_s=1e-300))
+    assert (copied.timeline.instance == fresh.timeline.instance).all()
+    assert (copied.timeline.ttft_s == fresh.timeline.ttft_s).all()
+
+
+@LAW
+@given(asks(), scenarios(), st.sampled_from(["session_sticky", "kv_centric", "prefix_affinity"]))
+def test_without_anything_to_follow_requests_go_to_the_least_loaded(
+    made: list[Ask], scenario: Scenario, routing: Any
+) -> None:
+    """Without reuse no instance is nearer to the KV; sessions are unknown."""
+    trace = make_trace(made)
+    blind = replace(scenario, reuse=False, affinity_load_factor=100.0)
+    followed = simulate(trace, replace(blind, routing=routing))
+    loaded = simulate(trace, replace(blind, routing="least_loaded"))
+    assert (followed.timeline.instance == loaded.timeline.instance).all()
+
+
+@LAW
+@given(asks(), scenarios())
+def test_where_every_instance_reaches_everything_for_nothing_kv_centric_is_least_loaded(
+    made: list[Ask], scenario: Scenario
+) -> None:
+    trace = make_trace(made)
+    free = replace(pool_tier(), read=(), write=())
+    plain = replace(scenario, tiers=(free,), load_decision="always", reuse=True, metadata_age_s=0.0)
+    central = simulate(trace, replace(plain, routing="kv_centric"))
+    loaded = simulate(trace, replace(plain, routing="least_loaded"))
+    assert (central.timeline.instance == loaded.timeline.instance).all()
