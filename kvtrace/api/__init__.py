@@ -16,6 +16,7 @@ from kvtrace.api.queries import (
     query_index,
     show_sql,
 )
+from kvtrace.api.replaying import ReplayAsk, replay, sweep
 from kvtrace.api.results import (
     Audit,
     FormatListing,
@@ -23,13 +24,14 @@ from kvtrace.api.results import (
     QueryTable,
     ReplayOutcome,
     Sniffed,
+    SweepOutcome,
 )
+from kvtrace.api.traceout import parse_window
 from kvtrace.api.verbs import (
     analyze,
     describe_formats,
     export,
     ingest,
-    replay,
     report,
     sniff,
     suggest_mapping,
@@ -50,8 +52,10 @@ __all__ = [
     "PoolingOutcome",
     "QueryDescription",
     "QueryTable",
+    "ReplayAsk",
     "ReplayOutcome",
     "Sniffed",
+    "SweepOutcome",
     "Verification",
     "analyze",
     "describe_formats",
@@ -65,6 +69,7 @@ __all__ = [
     "list_queries",
     "llm",
     "open_dataset",
+    "parse_window",
     "policies",
     "pooling",
     "query",
@@ -74,6 +79,7 @@ __all__ = [
     "show_sql",
     "sniff",
     "suggest_mapping",
+    "sweep",
     "synthesise",
     "verify",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -157,20 +157,26 @@ class ReplayOutcome:
     served_by: dict[str, str]
     """Settings that were modelled: value and origin by name."""
     documents: list[dict[str, object]]
+    """The options with all figures and the engine's own wall time."""
+    scenarios: list[dict[str, object]] = field(default_factory=list)
+    """What the queries say of every scenario, options among them, and the engine's wall time."""
 
     def to_json(self) -> str:
-        """The options with all figures and the engine's own wall time."""
+        """The options as an audit has them, and all scenarios as the queries give them."""
         return to_json(
             {
                 "schema_version": 1,
                 "requests": self.requests,
                 "served_by": self.served_by,
                 "options": self.documents,
+                "scenarios": self.scenarios,
             }
         )
 
     def summary(self) -> list[str]:
         """A table for people; all figures are modelled."""
+        if not self.options:
+            return self._scenario_summary()
         header = ("option (modelled)", "hit tokens", "TTFT p50 s", "TTFT p90 s", "TTFT p99 s",
                   "loaded hits", "net-negative", "engine s")  # fmt: skip
         rows = [
@@ -188,6 +194,60 @@ class ReplayOutcome:
         ]
         served = " · ".join(f"{name} {value}" for name, value in self.served_by.items())
         return [f"{self.requests:,} requests replayed on: {served}", text_table(header, rows)]
+
+    def _scenario_summary(self) -> list[str]:
+        header = ("scenario (modelled)", "requests", "hit tokens", "TTFT mean s", "p50", "p99",
+                  "TPOT mean s", "loaded hits", "net-negative", "engine s")  # fmt: skip
+        rows = [
+            (
+                one["scenario"],
+                one["requests"],
+                _share(one["hit_ratio_tokens"]),
+                *(_figure(one["ttft_s"], name) for name in ("mean", "p50", "p99")),
+                _figure(one["tpot_s"], "mean"),
+                one["loaded_requests"],
+                _figure(one["net_negative"], "requests"),
+                _figure(one, "engine_wall_s"),
+            )
+            for one in self.scenarios
+        ]
+        served = " · ".join(f"{name} {value}" for name, value in self.served_by.items())
+        loads = [f"{one['scenario']}: {one['load']}" for one in self.scenarios if one["load"]]
+        return [f"replayed on: {served}", *loads, text_table(header, rows)]
+
+
+def _figure(figures: object, name: str) -> object:
+    """One figure of a document, rounded."""
+    value = figures.get(name) if isinstance(figures, dict) else None
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _share(value: object) -> str | None:
+    return f"{value:.1%}" if isinstance(value, float) else None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOutcome:
+    """What a sweep found."""
+
+    result: QueryResult
+    """Of `replay/sweep`."""
+    wall_s: dict[int, float]
+    """Seconds of the engine by run; runs that were known before have none."""
+
+    def to_json(self) -> str:
+        """The runs with all figures; the engine's wall time where it ran now."""
+        runs = [
+            {**row, "engine_wall_s": self.wall_s.get(int(str(row["run"])))}
+            for row in QueryTable("replay/sweep", self.result).rows()
+        ]
+        return to_json({"schema_version": 1, "runs": runs})
+
+    def summary(self) -> list[str]:
+        """A table for people; all figures are modelled."""
+        shown = ("scenario", "changes", "hit_ratio_tokens", "ttft_mean_s", "ttft_mean_ratio",
+                 "ttft_p90_s", "tpot_mean_s", "net_negative_requests", "is_overloaded")  # fmt: skip
+        return [QueryTable("replay/sweep", self.result).brief_text(shown)]
 
 
 def _rounded(value: float | None) -> float | None:

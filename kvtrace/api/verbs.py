@@ -7,35 +7,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from kvtrace.api.queries import open_dataset as open_dataset
 from kvtrace.api.results import (
     Audit,
     FormatListing,
     IngestOutcome,
-    ReplayOutcome,
     Sniffed,
 )
 from kvtrace.api.setup import check_names
 from kvtrace.api.stages import (
     AUDIT_FILE,
-    SERVING_SETTINGS,
     Inputs,
     audit_input,
     claimed,
     ingest_into,
-    model,
     read_audit,
-    read_earlier,
-    with_earlier,
     write_output,
 )
 from kvtrace.api.synthetic import Synthesised
 from kvtrace.api.synthetic import synthesise as make_synthetic
 from kvtrace.audit import jsonio
 from kvtrace.audit.build import build_audit
-from kvtrace.audit.options import build_options
 from kvtrace.config import Settings, resolve_settings
 from kvtrace.errors import Location, UsageError
 from kvtrace.exec.progress import Progress, SilentProgress
@@ -107,42 +99,6 @@ def analyze(
         write_output(folder / REPORT_FILE, render_html(record, lang=lang).encode())
         watch.finish("report.html and audit.json written")
     return audit
-
-
-def replay(
-    dataset: Path | str,
-    *,
-    options: Sequence[str] | None = None,
-    settings: Settings | None = None,
-    progress: Progress | None = None,
-) -> ReplayOutcome:
-    """What each option would have done with a dataset's requests; `options` are ids, None all.
-
-    Raises:
-        UsageError: no such option, or the dataset has no requests with known lengths.
-    """
-    opened = open_dataset(dataset)
-    chosen = with_earlier(settings or resolve_settings(), read_earlier(opened))
-    modelled = model(opened, chosen, progress or SilentProgress(), options)
-    if not modelled.replays.results:
-        raise UsageError(
-            "KVT-U020",
-            "nothing can be replayed: no request has a known length and arrival",
-            where=Location(str(opened.directory)),
-            hint="`kvtrace formats` says which logs carry lengths",
-        )
-    built = build_options(modelled.replays.results, modelled.setup.fleet)
-    documents = [
-        {**msgspec.to_builtins(option), "engine_wall_s": modelled.replays.wall_s[option.id]}
-        for option in built
-    ]
-    requests = 0 if modelled.replays.trace is None else modelled.replays.trace.requests
-    served_by = {
-        one.name: f"{one.value} ({one.origin})"
-        for one in modelled.setup.settings
-        if one.name in SERVING_SETTINGS
-    }
-    return ReplayOutcome(built, modelled.replays.wall_s, requests, served_by, documents)
 
 
 def report(audit: Path | str, *, output: Path | str | None = None, lang: str = "en") -> Path:

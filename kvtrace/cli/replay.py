@@ -1,20 +1,65 @@
-"""`kvtrace replay`: what each option would have done with these requests."""
+"""`kvtrace replay`: what each option or scenario would have done with these requests."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kvtrace.cli import options as opt
 from kvtrace.cli.progress import make_progress
 
+if TYPE_CHECKING:
+    from kvtrace.scenarios.load import Load
+
+Growth = Annotated[
+    int | None, typer.Option(help="So many copies of each session, superposed; roots are shared.")
+]
+Thin = Annotated[float | None, typer.Option(help="Keep this share of the sessions, as 0.5.")]
+Compress = Annotated[
+    float | None, typer.Option(help="Arrivals so many times closer together (not growth).")
+]
+ClosedLoop = Annotated[
+    bool, typer.Option("--closed-loop", help="A turn comes when its session is done with the last.")
+]
+Think = Annotated[
+    str | None, typer.Option(help="Closed loop: think time between turns, as 20s [as logged].")
+]
+
 
 def replay(
     dataset: Annotated[Path, typer.Argument(help="Output folder of ingest or analyze.")],
     option: Annotated[
         list[str] | None, typer.Option(help="Option id such as pool_dram_tcp; repeat for more.")
+    ] = None,
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(help="Scenario: a TOML file, a shipped name or an option id; repeat."),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(help="Key and values, as pool.capacity=1TB,2TB; repeat for a grid."),
+    ] = None,
+    one_at_a_time: Annotated[
+        bool, typer.Option("--one-at-a-time", help="The start, then each swept value alone.")
+    ] = False,
+    requests: Annotated[int | None, typer.Option(help="Only the first so many requests.")] = None,
+    growth: Growth = None,
+    thin: Thin = None,
+    compress: Compress = None,
+    closed_loop: ClosedLoop = False,
+    think: Think = None,
+    trace_out: Annotated[
+        Path | None, typer.Option("--trace-out", help="Timelines for a trace viewer (Perfetto).")
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(help="What --trace-out holds, as 0s..60s [the first minute].")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes of a sweep [the processors]; results are equal.")
     ] = None,
     llm: opt.Llm = None,
     hardware: opt.Hardware = None,
@@ -31,10 +76,15 @@ def replay(
 ) -> None:
     """Replay a dataset through HBM, local DRAM and pools, and price every hit.
 
+    What a scenario file states wins over the settings. Timelines, hits by tier and bytes by link
+    stay in the dataset for `kvtrace query`; docs/replay.md has the keys of scenarios.
+
     \b
     Examples:
       kvtrace replay reports/chat --llm Llama-3.1-70B --hardware H100-SXM5
       kvtrace replay reports/chat --option hbm_only --option pool_dram_tcp --json
+      kvtrace replay reports/chat --scenario ours.toml --growth 2 --trace-out ours.json
+      kvtrace replay reports/chat --scenario ours.toml --sweep pool.capacity=1TB,2TB --one-at-a-time
     """
     from kvtrace import api
 
@@ -50,7 +100,48 @@ def replay(
         cost_provider=cost_provider,
         depth=depth,
     )
-    outcome = api.replay(
-        dataset, options=option, settings=settings, progress=make_progress(quiet=quiet)
+    asked = api.ReplayAsk(
+        options=tuple(option or ()),
+        scenarios=tuple(scenario or ()),
+        load=_load(requests, thin, growth, compress, think, closed_loop=closed_loop),
+        trace_out=trace_out,
+        **({} if window is None else {"window": api.parse_window(window)}),
+    )
+    watch = make_progress(quiet=quiet)
+    outcome = (
+        api.sweep(
+            dataset,
+            sweep,
+            asked=asked,
+            one_at_a_time=one_at_a_time,
+            workers=workers or os.cpu_count() or 1,
+            settings=settings,
+            progress=watch,
+        )
+        if sweep
+        else api.replay(
+            dataset, asked=asked, workers=workers or 1, settings=settings, progress=watch
+        )
     )
     typer.echo(outcome.to_json() if as_json else "\n".join(outcome.summary()))
+
+
+def _load(
+    requests: int | None,
+    thin: float | None,
+    growth: int | None,
+    compress: float | None,
+    think: str | None,
+    *,
+    closed_loop: bool,
+) -> Load:
+    """The load as the flags state it; a think time means a closed loop."""
+    from kvtrace.scenarios.load import Load, check_load, parse_think
+
+    stated = {"requests": requests, "thin": thin, "growth": growth, "compress": compress}
+    load = replace(Load(), **{name: value for name, value in stated.items() if value is not None})  # type: ignore[arg-type]
+    if closed_loop or think is not None:
+        load = replace(
+            load, closed_loop=True, think_s=None if think is None else parse_think(think)
+        )
+    return check_load(load)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
+from kvtrace.errors import UsageError
 from kvtrace.scenarios.document import Reader
 from kvtrace.scenarios.keys import keys_of, parse_seconds, read_fields
 
@@ -72,16 +73,41 @@ def read_load(reader: Reader) -> Load:
         UsageError: a value that cannot be used.
     """
     load = Load(**read_fields(reader, keys_of(Load)))  # type: ignore[arg-type]
-    for key, is_wrong in (
-        ("requests", load.requests == 0),
-        ("thin", not 0 < load.thin <= 1),
-        ("growth", load.growth < 1),
-        ("compress", load.compress <= 0),
-    ):
-        if is_wrong:
-            known = "in (0, 1]" if key == "thin" else "above zero"
-            raise reader.fault(key, f"`{key}` is not {known}")
+    wrong = _wrong(load)
+    if wrong is not None:
+        raise reader.fault(wrong, f"`{wrong}` is not {_RANGES[wrong]}")
     return load
+
+
+def check_load(load: Load) -> Load:
+    """The load of a command line, if it is one.
+
+    Raises:
+        UsageError: a number out of its range.
+    """
+    wrong = _wrong(load)
+    if wrong is not None:
+        raise UsageError("KVT-N030", f"`--{wrong}` is not {_RANGES[wrong]}")
+    return load
+
+
+_RANGES: Final = {
+    "requests": "above zero",
+    "thin": "in (0, 1]",
+    "growth": "above zero",
+    "compress": "above zero",
+}
+
+
+def _wrong(load: Load) -> str | None:
+    """The key whose number is out of its range."""
+    ranges = {
+        "requests": load.requests is None or load.requests > 0,
+        "thin": 0 < load.thin <= 1,
+        "growth": load.growth >= 1,
+        "compress": 0 < load.compress < float("inf"),
+    }
+    return next((key for key, is_right in ranges.items() if not is_right), None)
 
 
 def parse_think(text: str) -> float | None:

@@ -29,7 +29,7 @@ SCENARIO_KEYS: Final[Mapping[str, Key]] = keys_of(
 )
 TIER_KEYS: Final = keys_of(TierSpec, ("tier_id", "capacity_bytes"))
 LINK_KEYS: Final = keys_of(LinkSpec, ("link_id",))
-_TOP: Final = (
+TOP_KEYS: Final = (
     *("title", "base", *SERVING, "fleet", "topology", "hbm", "hbm_blocks", "kv_bytes_per_token"),
     *("chain", "tier", "link", "isolation", "throttle", "handoff"),
     *SCENARIO_KEYS,
@@ -86,7 +86,7 @@ def read_plan(document: Document) -> Plan:
             used.
     """
     top = Reader(document, document.table)
-    top.check(_TOP)
+    top.check(TOP_KEYS)
     base = top.word("base") if top.has("base") else "hbm_only"
     if base not in OPTIONS:
         raise top.fault("base", f"there is no option `{base}`", hint=f"one of {', '.join(OPTIONS)}")

@@ -1,0 +1,207 @@
+"""Scenarios made ready on a dataset's requests, and their replays, in one process or several."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from typing import Final
+
+from kvtrace.api.loads import Loaded, apply_load, by_conversation
+from kvtrace.api.replay_tables import Replayed
+from kvtrace.api.setup import Setup, choose_deployment, choose_fleet
+from kvtrace.config import Setting, Settings
+from kvtrace.exec.progress import Progress
+from kvtrace.replay.engine import simulate
+from kvtrace.replay.ledger import LinkLedger, LinkStretches
+from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.scenario import Scenario
+from kvtrace.replay.window import WindowedTrace
+from kvtrace.scenarios.build import build_scenario, fleet_with, hardware_of
+from kvtrace.scenarios.load import Load
+from kvtrace.scenarios.plan import Plan, read_plan
+from kvtrace.scenarios.sweeps import Case
+from kvtrace.schema.arrays import RequestTrace
+from kvtrace.store.dataset import Dataset
+from kvtrace.units import NS_PER_S
+
+STRETCHES: Final = 120
+"""The arrivals of a replay are cut into so many stretches of time for the books of its links."""
+LEAST_WIDTH_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """One scenario that can be replayed, with the load that it is replayed on."""
+
+    case: Case
+    plan: Plan
+    setup: Setup
+    scenario: Scenario
+    load: Load
+    room_tokens: float
+    """Longer requests find no room in an instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What all replays of one command share."""
+
+    dataset: Dataset
+    settings: Settings
+    whole: RequestTrace
+
+    @property
+    def seed(self) -> int:
+        """Of everything random."""
+        return self.settings.integer("seed") or 0
+
+
+def make_ready(bench: Bench, cases: Sequence[Case], load: Load) -> list[Ready]:
+    """The scenarios of the cases on the deployment that each states; `load` is of the command.
+
+    Raises:
+        UsageError: a scenario that cannot be used.
+        ModelError: the LLM does not fit.
+    """
+    plans = [read_plan(case.document) for case in cases]
+    return [_ready(bench, case, plan, load) for case, plan in zip(cases, plans, strict=True)]
+
+
+def _ready(bench: Bench, case: Case, plan: Plan, load: Load) -> Ready:
+    settings, setup = _setup(bench, plan)
+    scenario = build_scenario(
+        plan, setup.deployment, setup.fleet, block_tokens=bench.whole.block_size_tokens
+    )
+    if "seed" not in plan.fields:
+        scenario = replace(scenario, seed=settings.integer("seed") or 0)
+    room = scenario.hbm_capacity_bytes / scenario.kv_bytes_per_token
+    return Ready(case, plan, setup, scenario, plan.load.changed(load), room)
+
+
+def _setup(bench: Bench, plan: Plan) -> tuple[Settings, Setup]:
+    """Deployment and fleet: what the scenario states, then settings, logs and defaults."""
+    origin = plan.document.origin
+    stated = {name: Setting(name, value, origin) for name, value in plan.serving.items()}
+    settings = bench.settings.replaced(stated)
+    manifest = bench.dataset.manifest
+    deployment, chosen = choose_deployment(settings, manifest)
+    if plan.hardware is not None:
+        named = settings.text("hardware") or deployment.hardware.name
+        hardware = hardware_of(plan, named)
+        deployment = replace(deployment, hardware=hardware)
+        chosen = chosen.replaced({"hardware": Setting("hardware", hardware.name, origin)})
+    setup = choose_fleet(chosen, deployment, bench.whole, manifest)
+    fleet = fleet_with(plan, setup.fleet)
+    return settings, replace(setup, fleet=fleet)
+
+
+def load_all(bench: Bench, ready: Sequence[Ready]) -> dict[Load, Loaded]:
+    """The requests of each load; the same ones for all scenarios, whatever their HBM.
+
+    Raises:
+        UsageError: nothing is left.
+    """
+    room = min((one.room_tokens for one in ready), default=0.0)
+    is_full = bench.settings.text("depth") == "full"
+    loads: dict[Load, Loaded] = {}
+    for one in ready:
+        if one.load not in loads:
+            follows = one.load.thin != 1 or one.load.growth != 1 or one.load.closed_loop
+            whole = by_conversation(bench.whole, bench.dataset) if follows else bench.whole
+            loads[one.load] = apply_load(
+                whole, one.load, max_tokens=room, is_full=is_full, seed=bench.seed
+            )
+    return loads
+
+
+def replay_all(
+    ready: Sequence[Ready],
+    loads: Mapping[Load, Loaded],
+    watch: Progress,
+    *,
+    workers: int,
+) -> Iterator[tuple[int, Replayed]]:
+    """(place in `ready`, its replay), in the order in which they end.
+
+    What is replayed does not depend on the workers; only this order does.
+    """
+    traces = {load: loaded.windowed for load, loaded in loads.items()}
+    tasks = [(place, one.load, one.scenario) for place, one in enumerate(ready)]
+    for place, ran in _outcomes(traces, tasks, workers=min(workers, len(tasks))):
+        one = ready[place]
+        loaded = loads[one.load]
+        watch.advance(rows=len(ran.result.timeline.ttft_s))
+        yield (
+            place,
+            Replayed(
+                scenario=one.case.document.name,
+                changes=one.case.changes,
+                setup=one.setup,
+                load=one.load,
+                windowed=loaded.windowed,
+                refused_requests=loaded.refused_requests,
+                result=ran.result,
+                links=ran.links,
+                width_s=ran.width_s,
+                wall_s=ran.wall_s,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    result: ReplayResult
+    links: tuple[LinkStretches, ...]
+    width_s: float
+    wall_s: float
+
+
+_Task = tuple[int, Load, Scenario]
+_traces: dict[Load, WindowedTrace] = {}
+"""Of a worker process: the traces that it was started with."""
+
+
+def _outcomes(
+    traces: Mapping[Load, WindowedTrace], tasks: Sequence[_Task], *, workers: int
+) -> Iterator[tuple[int, _Ran]]:
+    if workers <= 1:
+        for place, load, scenario in tasks:
+            yield place, _run(traces[load], scenario)
+        return
+    pool = ProcessPoolExecutor(
+        max_workers=workers,
+        mp_context=get_context("spawn"),
+        initializer=_start,
+        initargs=(dict(traces),),
+    )
+    try:
+        for future in as_completed([pool.submit(_work, task) for task in tasks]):
+            yield future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start(traces: Mapping[Load, WindowedTrace]) -> None:
+    """A worker keeps the traces; an interrupt is the business of the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _traces.update(traces)
+
+
+def _work(task: _Task) -> tuple[int, _Ran]:
+    place, load, scenario = task
+    return place, _run(_traces[load], scenario)
+
+
+def _run(windowed: WindowedTrace, scenario: Scenario) -> _Ran:
+    arrived = windowed.trace.arrived_at_ns[windowed.scored]
+    span_s = float(arrived[-1] - arrived[0]) / NS_PER_S if len(arrived) else 0.0
+    width_s = max(LEAST_WIDTH_S, span_s / STRETCHES)
+    ledger = LinkLedger(width_s)
+    started_s = time.perf_counter()
+    result = simulate(windowed.trace, scenario, warmup_requests=windowed.first, ledger=ledger)
+    wall_s = time.perf_counter() - started_s
+    return _Ran(result, ledger.rows(), width_s, wall_s)

@@ -1,0 +1,261 @@
+"""The verb `replay`: scenarios and sweeps of them on a dataset's requests, as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import polars as pl
+
+from kvtrace.api.queries import open_dataset
+from kvtrace.api.replay_runs import Bench, Ready, load_all, make_ready, replay_all
+from kvtrace.api.replay_tables import SUMMARY, Replayed, ask, frames_of, write_runs, write_sweep
+from kvtrace.api.results import ReplayOutcome, SweepOutcome
+from kvtrace.api.setup import check_names
+from kvtrace.api.stages import (
+    SERVING_SETTINGS,
+    read_earlier,
+    whole_trace,
+    with_earlier,
+)
+from kvtrace.api.sweep_store import KEPT, SweepStore, content_of
+from kvtrace.api.traceout import TraceWindow, write_trace
+from kvtrace.audit.options import build_options
+from kvtrace.audit.record import Option
+from kvtrace.config import Settings, resolve_settings
+from kvtrace.errors import Location, UsageError
+from kvtrace.exec.progress import Progress, SilentProgress
+from kvtrace.query.catalog import load_catalog
+from kvtrace.scenarios.document import OPTIONS, Document, load_scenario
+from kvtrace.scenarios.load import Load
+from kvtrace.scenarios.sweeps import Case, expand, parse_axis
+
+DETAILS: Final = (SUMMARY, "replay/tiers", "replay/links")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayAsk:
+    """What is to be replayed."""
+
+    options: Sequence[str] = ()
+    """Option ids."""
+    scenarios: Sequence[str] = ()
+    """Shipped names, option ids, or files. Neither options nor scenarios: all options."""
+    load: Load = field(default_factory=Load)
+    """Stated for all scenarios, over what each states itself."""
+    trace_out: Path | None = None
+    """Where the timelines of `window` are written for a trace viewer."""
+    window: TraceWindow = field(default_factory=TraceWindow)
+
+    def documents(self) -> list[Document]:
+        """The scenarios that are asked for, each once.
+
+        Raises:
+            UsageError: no such option or scenario, or two scenarios of one name.
+        """
+        for option in self.options:
+            if option not in OPTIONS:
+                raise UsageError(
+                    "KVT-U028",
+                    f"there is no option `{option}`",
+                    hint=f"one of {', '.join(f'`{one}`' for one in OPTIONS)}",
+                )
+        names = [*self.options, *self.scenarios] or [*OPTIONS]
+        documents = [load_scenario(name) for name in dict.fromkeys(names)]
+        ids = [document.name for document in documents]
+        twice = next((one for one in ids if ids.count(one) > 1), None)
+        if twice is not None:
+            raise UsageError(
+                "KVT-U025", f"two scenarios are named `{twice}`", hint="rename one of the files"
+            )
+        return documents
+
+    @property
+    def is_of_options(self) -> bool:
+        """Whether only options are replayed, as an audit does."""
+        return not self.scenarios
+
+
+def replay(
+    dataset: Path | str,
+    *,
+    options: Sequence[str] | None = None,
+    asked: ReplayAsk | None = None,
+    workers: int = 1,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> ReplayOutcome:
+    """What each option or scenario would have done with a dataset's requests.
+
+    `options` are ids, None all; `asked` says more. The timelines stay in the dataset as tables.
+
+    Raises:
+        UsageError: no such option or scenario, or the dataset has no requests with known lengths.
+        OutputError: the dataset cannot be read or written.
+    """
+    asked = ReplayAsk(options=tuple(options or ())) if asked is None else asked
+    watch = progress or SilentProgress()
+    bench = _bench(dataset, settings)
+    cases = [Case(document) for document in _possible(bench, asked)]
+    ready = make_ready(bench, cases, asked.load)
+    loads = load_all(bench, ready)
+    watch.start("replay")
+    ended = dict(replay_all(ready, loads, watch, workers=workers))
+    runs = [ended[place] for place in range(len(ready))]
+    replayed = sum(len(one.result.timeline.ttft_s) for one in runs)
+    watch.finish(f"{len(runs)} scenarios, {replayed:,} requests")
+    frames = frames_of(runs)
+    write_runs(bench.dataset, frames)
+    if asked.trace_out is not None:
+        write_trace(asked.trace_out, frames, asked.window)
+    return _outcome(runs, frames, is_of_options=asked.is_of_options)
+
+
+def sweep(
+    dataset: Path | str,
+    axes: Sequence[str],
+    *,
+    asked: ReplayAsk | None = None,
+    one_at_a_time: bool = False,
+    workers: int = 1,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> SweepOutcome:
+    """Scenarios with keys set to other values, such as `pool.capacity=1TB,2TB`.
+
+    The grid of all axes; or the start and then each value alone. What was replayed before with the
+    same content is not replayed again. The figures stay in the dataset as `replay_sweep`.
+
+    Raises:
+        UsageError: a key or value that cannot be used, or no requests with known lengths.
+        OutputError: the dataset cannot be read or written.
+    """
+    asked = ReplayAsk() if asked is None else asked
+    watch = progress or SilentProgress()
+    bench = _bench(dataset, settings)
+    parsed = [parse_axis(text) for text in axes]
+    cases = expand(_possible(bench, asked), parsed, one_at_a_time=one_at_a_time)
+    ready = make_ready(bench, cases, asked.load)
+    watch.start("sweep")
+    rows, wall_s = _swept(bench, ready, watch, workers=workers)
+    watch.finish(f"{len(rows)} replays, {len(rows) - len(wall_s)} of them known before")
+    written = write_sweep(bench.dataset, rows)
+    with written.session() as session:
+        result = load_catalog().run(session, "replay/sweep")
+    return SweepOutcome(result, wall_s)
+
+
+def _bench(dataset: Path | str, settings: Settings | None) -> Bench:
+    opened = open_dataset(dataset)
+    chosen = with_earlier(settings or resolve_settings(), read_earlier(opened))
+    check_names(chosen)
+    whole = whole_trace(opened)
+    if whole is None or not whole.has_clock:
+        raise UsageError(
+            "KVT-U020",
+            "nothing can be replayed: no request has a known length and arrival",
+            where=Location(str(opened.directory)),
+            hint="`kvtrace formats` says which logs carry lengths",
+        )
+    return Bench(opened, chosen, whole)
+
+
+def _possible(bench: Bench, asked: ReplayAsk) -> list[Document]:
+    """The scenarios; of requests without blocks only recomputing can be told."""
+    documents = asked.documents()
+    if bench.whole.distinct_blocks or not asked.is_of_options:
+        return documents
+    return [load_scenario("recompute")]
+
+
+def _swept(
+    bench: Bench, ready: Sequence[Ready], watch: Progress, *, workers: int
+) -> tuple[list[dict[str, object]], dict[int, float]]:
+    """(the rows of `replay_sweep`, seconds of the engine by run that was replayed now)."""
+    room = min((one.room_tokens for one in ready), default=0.0)
+    contents = [content_of(bench, one, room) for one in ready]
+    store = SweepStore(bench.dataset)
+    known = {content: store.read(content) for content in dict.fromkeys(contents)}
+    places = {content: contents.index(content) for content, row in known.items() if row is None}
+    todo = [ready[place] for place in places.values()]
+    names = list(places)
+    loads = load_all(bench, ready) if todo else {}
+    catalog, wall_s = load_catalog(), {}
+    for place, run in replay_all(todo, loads, watch, workers=workers):
+        summary = ask(frames_of([run]), [SUMMARY], catalog)[SUMMARY][0]
+        row = {name: summary[name] for name in KEPT}
+        store.write(names[place], row)
+        known[names[place]] = row
+        wall_s[places[names[place]]] = run.wall_s
+    rows = []
+    for run_number, (one, content) in enumerate(zip(ready, contents, strict=True)):
+        case = one.case
+        which = {
+            "run": run_number,
+            "scenario": case.document.name,
+            "axis": case.axis,
+            "value": case.value,
+            "changes": case.changes,
+            "content": content,
+        }
+        rows.append({**which, **(known[content] or {})})
+    return rows, wall_s
+
+
+def _outcome(
+    runs: Sequence[Replayed], frames: Mapping[str, pl.DataFrame], *, is_of_options: bool
+) -> ReplayOutcome:
+    wall_s = {one.scenario: one.wall_s for one in runs}
+    built: list[Option] = []
+    if is_of_options:
+        built = build_options([one.result for one in runs], runs[0].setup.fleet)
+    documents = [
+        {**msgspec.to_builtins(option), "engine_wall_s": wall_s[option.id]} for option in built
+    ]
+    answers = ask(frames, DETAILS)
+    return ReplayOutcome(
+        options=built,
+        wall_s=wall_s,
+        requests=len(runs[0].result.timeline.ttft_s) if runs else 0,
+        served_by=_served_by(runs[0]) if runs else {},
+        documents=documents,
+        scenarios=[
+            {**_scenario(number, one, answers), "engine_wall_s": one.wall_s}
+            for number, one in enumerate(runs)
+        ],
+    )
+
+
+def _served_by(run: Replayed) -> dict[str, str]:
+    return {
+        one.name: f"{one.value} ({one.origin})"
+        for one in run.setup.settings
+        if one.name in SERVING_SETTINGS
+    }
+
+
+def _scenario(
+    number: int, run: Replayed, answers: Mapping[str, list[dict[str, object]]]
+) -> dict[str, object]:
+    """What the queries say of one run, by subject."""
+    row = dict(answers[SUMMARY][number])
+    tiers = [dict(one) for one in answers["replay/tiers"] if one["run"] == number]
+    links = [dict(one) for one in answers["replay/links"] if one["run"] == number]
+    for one in (row, *tiers, *links):
+        one.pop("run")
+    for one in (*tiers, *links):
+        del one["scenario"], one["changes"]
+    for name in ("ttft", "tpot", "e2e"):
+        row[f"{name}_s"] = {
+            figure: row.pop(f"{name}_{figure}_s")
+            for figure in ("mean", "p50", "p90", "p99")
+            if f"{name}_{figure}_s" in row
+        }
+    row["net_negative"] = {
+        name: row.pop(f"net_negative_{name}") for name in ("requests", "bytes", "lost_s")
+    }
+    title = run.result.scenario.title
+    return {**row, "title": title, "tiers": tiers, "links": links, "served_by": _served_by(run)}
