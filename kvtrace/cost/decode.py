@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kvtrace.cost.dtypes import weight_element_bytes
 from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant
+from kvtrace.cost.exchange import build_exchange
+from kvtrace.cost.experts import ExpertTimes
 from kvtrace.cost.hardware import HardwareProfile
+from kvtrace.cost.layout import Layout
 from kvtrace.cost.llm import LlmShape
+from kvtrace.cost.prefill import build_matrices
 
 _HEAD_BYTES = 2.0
 """Bytes of one parameter of the output head, which engines leave in 16 bits."""
@@ -19,17 +22,22 @@ _HEAD_BYTES = 2.0
 class DecodeModel:
     """Decode seconds of one instance.
 
-    Formula: fixed + max(weights read, 2 P_active batch / (tp peak eff)) + KV read + all-reduce.
-    The weights read by a batch are P (1 - (1 - P_active / P)^batch): experts are drawn evenly.
+    Formula: fixed + max(head + dense weights read, 2 P_dense batch / (tp peak eff)) + experts
+        + KV read + exchange
+    Of experts a batch reads those that it touches (`ExpertTimes`). `batch` is that of one group of
+    data-parallel attention, each with as many.
     Assumes: no prefill shares the step.
     """
 
     fixed_s: float
     head_s: float
-    weights_all_s: float
-    active_share: float
-    """P_active / P, 1 for a dense LLM."""
+    dense_s: float
+    """Reading the dense weights."""
     compute_token_s: float
+    """Computing the dense matrices, per token."""
+    experts: ExpertTimes
+    exchange_token_s: float
+    """All-reduce, dispatch, combine and hand-over of one token."""
     kv_terms: tuple[tuple[float, int | None], ...]
     """(Seconds per token of KV, window) of each KV group."""
     state_s: float
@@ -44,10 +52,10 @@ class DecodeModel:
 
     def weights_s(self, batch: float) -> float:
         """Seconds of one step without its KV: overhead, and weights or compute."""
-        touched = 1.0 - math.pow(1.0 - self.active_share, batch)
-        weights = self.head_s + self.weights_all_s * touched
+        weights = self.head_s + self.dense_s
         compute = self.compute_token_s * batch
-        return self.fixed_s + (weights if weights > compute else compute)
+        bound = weights if weights > compute else compute
+        return self.fixed_s + bound + self.experts.seconds(batch) + self.exchange_token_s * batch
 
     def kv_s(self, batch: float, context_tokens: float) -> float:
         """Seconds to read the KV (and states) of `batch` sequences, `context_tokens` in all."""
@@ -62,45 +70,48 @@ def build_decode(
     llm: LlmShape,
     hardware: HardwareProfile,
     *,
-    tp: int,
+    layout: Layout,
     weight_dtype: str,
     kv_dtype: str,
     table: EfficiencyTable | None = None,
 ) -> DecodeModel:
-    """The decode model of one instance; a null `table` is that of data/efficiency.toml.
+    """The decode model of one group of an instance; a null `table` is that of efficiency.toml.
 
     Raises:
         ModelError: the FLOPs of the LLM are not known.
     """
-    active, _ = llm.require_flops()
     table = table or efficiency_table()
-    shared = table.shared
-    hbm, fixed = table.hbm_read(hardware.gpu.family), shared["decode_fixed_s"]
-    hbm_rate = tp * hardware.gpu.hbm_bytes_per_s.value * hbm.value
-    compute, peak = hardware.gpu.peak_flops(weight_dtype)
-    gemm = table.family(hardware.gpu.family).gemm[compute]
-    per_layer = shared["decode_layer_s"]
-    used = [hbm, fixed, gemm, per_layer]
-    fixed_s = fixed.value + per_layer.value * llm.layers
-    if llm.is_moe:
-        moe = shared["moe_layer_s"]
-        fixed_s += moe.value * llm.layers
-        used.append(moe)
-    if tp > 1:
-        allreduce = shared["allreduce_decode_s"]
-        fixed_s += 2 * llm.layers * allreduce.value
-        used.append(allreduce)
+    shared, tp = table.shared, layout.tp
+    family = hardware.gpu.family
+    hbm, kv = table.hbm_read(family), table.kv_read(family)
+    rate = tp * hardware.gpu.hbm_bytes_per_s.value
+    matrices = build_matrices(llm, hardware, layout, weight_dtype, table)
+    exchange = build_exchange(llm, hardware, layout, weight_dtype=weight_dtype, table=table)
+    counts = {
+        "decode_fixed_s": 1,
+        "decode_layer_s": llm.layers,
+        "moe_layer_s": 0 if llm.experts is None else llm.experts.layers,
+        "indexer_layer_s": max(
+            (group.layers for group in llm.groups if group.group == "indexer"), default=0
+        ),
+        "allreduce_decode_s": exchange.allreduces,
+        "alltoall_start_s": exchange.alltoalls,
+        "stage_start_s": exchange.handovers,
+    }
+    used = [*matrices.evidence, kv, *exchange.evidence]
+    used += [shared[key] for key, count in counts.items() if count]
     return DecodeModel(
-        fixed_s=fixed_s,
-        head_s=llm.vocab * llm.hidden * _HEAD_BYTES / hbm_rate,
-        weights_all_s=llm.nonembed_parameters * weight_element_bytes(weight_dtype) / hbm_rate,
-        active_share=min(1.0, active / llm.nonembed_parameters),
-        compute_token_s=2.0 * active / (tp * peak * gemm.value),
+        fixed_s=math.fsum(shared[key].value * count for key, count in counts.items()),
+        head_s=llm.vocab * llm.hidden * _HEAD_BYTES / (rate * hbm.value),
+        dense_s=matrices.read_s,
+        compute_token_s=matrices.token_s,
+        experts=matrices.experts,
+        exchange_token_s=exchange.token_s,
         kv_terms=tuple(
-            (group.bytes_per_token(kv_dtype, tp) / hbm_rate, _read_window(llm, index))
+            (group.bytes_per_token(kv_dtype, tp) / (rate * kv.value), _read_window(llm, index))
             for index, group in enumerate(llm.groups)
         ),
-        state_s=2.0 * llm.state_bytes / hbm_rate,
+        state_s=2.0 * llm.state_bytes / (rate * kv.value),
         evidence=tuple(used),
     )
 

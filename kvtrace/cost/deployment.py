@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from kvtrace.cost.decode import build_decode
-from kvtrace.cost.dtypes import normalise_dtype
-from kvtrace.cost.efficiency import EfficiencyTable
+from kvtrace.cost.decode import DecodeModel, build_decode
+from kvtrace.cost.dtypes import normalise_dtype, weight_element_bytes
+from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant, EvidenceKind
+from kvtrace.cost.exchange import ACTIVATION_BYTES
 from kvtrace.cost.hardware import Gpu, HardwareProfile, load_hardware
+from kvtrace.cost.layout import Layout, default_ep
 from kvtrace.cost.llm import LlmShape, load_llm
-from kvtrace.cost.placement import require_whole_heads
-from kvtrace.cost.prefill import build_prefill
+from kvtrace.cost.placement import KvPlacement, require_whole_heads
+from kvtrace.cost.prefill import PrefillModel, build_prefill
 from kvtrace.cost.providers.pricing import (
     OWN_PROVIDER,
     DecodePricing,
@@ -51,6 +53,12 @@ class Deployment:
     """What engines reach of the peaks; null: as the hardware has it, else data/efficiency.toml."""
     provider: str = OWN_PROVIDER
     """Where the seconds of prefill, decode and steps come from; see `kvtrace.cost.providers`."""
+    pp: int = 1
+    """Pipeline stages."""
+    dp: int = 1
+    """Groups whose attention is data-parallel; times and paths are those of one group."""
+    ep: int | None = None
+    """Ranks that whole experts are spread over; null: all with data-parallel attention, else 1."""
 
     def __post_init__(self) -> None:
         if self.efficiencies is None and self.hardware.efficiencies is not None:
@@ -60,6 +68,17 @@ class Deployment:
         require_whole_heads(self.llm, self.tp)
         normalise_dtype(self.weight_dtype)
         normalise_dtype(self.kv_dtype)
+        self.layout  # noqa: B018  refuses what does not multiply
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How the ranks share the LLM.
+
+        Raises:
+            UsageError: a number below one, or an EP that does not divide the ranks of a stage.
+        """
+        ep = default_ep(self.tp, self.dp) if self.ep is None else self.ep
+        return Layout(self.tp, self.pp, self.dp, ep if self.llm.is_moe else 1)
 
     @cached_property
     def pricing(self) -> Pricing:
@@ -71,15 +90,32 @@ class Deployment:
         """
         if self.provider != OWN_PROVIDER:
             return build_pricing(self.provider, self)
-        prefill = self._priced_by(build_prefill)
-        decode = self._priced_by(build_decode)
-        return Pricing(prefill, decode, StepModel(prefill, decode), "kvtrace")
+        prefill, decode = self.own_prefill, self.own_decode
+        return Pricing(prefill, decode, StepModel(prefill, decode), OWN_PROVIDER)
+
+    @cached_property
+    def own_prefill(self) -> PrefillModel:
+        """Prefill by kvtrace's own model, whoever the provider is.
+
+        Raises:
+            ModelError: the FLOPs of the LLM are not known.
+        """
+        return self._priced_by(build_prefill)
+
+    @cached_property
+    def own_decode(self) -> DecodeModel:
+        """Decode by kvtrace's own model, whoever the provider is.
+
+        Raises:
+            ModelError: the FLOPs of the LLM are not known.
+        """
+        return self._priced_by(build_decode)
 
     def _priced_by(self, build: Callable[..., T]) -> T:
         return build(
             self.llm,
             self.hardware,
-            tp=self.tp,
+            layout=self.layout,
             weight_dtype=self.weight_dtype,
             kv_dtype=self.kv_dtype,
             table=self.efficiencies,
@@ -115,7 +151,12 @@ class Deployment:
     @property
     def gpus(self) -> int:
         """GPUs of the instance."""
-        return self.tp
+        return self.layout.gpus
+
+    @property
+    def kv_ranks(self) -> int:
+        """Ranks that hold KV of one sequence, and move their shares of it at once."""
+        return self.tp * self.pp
 
     @cached_property
     def kv_bytes_per_token(self) -> float:
@@ -135,14 +176,54 @@ class Deployment:
 
     @cached_property
     def weight_bytes(self) -> float:
-        """Bytes of the weights over all ranks."""
-        return self.llm.weight_bytes(self.weight_dtype)
+        """Bytes of the weights over all ranks; each group has dense weights of its own."""
+        whole = self.llm.weight_bytes(self.weight_dtype)
+        return whole + (self.dp - 1) * (whole - self._expert_bytes)
+
+    @property
+    def weight_bytes_per_rank(self) -> float:
+        """Bytes of the weights of one rank.
+
+        Formula: dense / (TP PP) + experts / (TP PP DP).
+        Assumes: layers and experts are spread evenly.
+        """
+        return self.weight_bytes / self.gpus
+
+    @property
+    def _expert_bytes(self) -> float:
+        experts = self.llm.experts
+        if experts is None:
+            return 0.0
+        routed = min(experts.routed_parameters, self.llm.parameters)
+        return routed * weight_element_bytes(self.weight_dtype)
+
+    def kv_bytes_per_rank(self, tokens: int, *, block_size_tokens: int | None = None) -> int:
+        """Bytes of the KV of `tokens` on the rank that holds most of it."""
+        return KvPlacement(self.tp, self.pp).bytes_fullest_rank(
+            self.llm, tokens, kv_dtype=self.kv_dtype, block_size_tokens=block_size_tokens
+        )
+
+    def handover_bytes(self, tokens: float) -> float:
+        """Bytes of activations that `tokens` of prefill hand from one pipeline stage to the next.
+
+        Formula: tokens x hidden x 2 B; 0 without stages.
+        """
+        return tokens * self.llm.hidden * ACTIVATION_BYTES if self.pp > 1 else 0.0
+
+    def front_s(self, prompt_tokens: float) -> float:
+        """Seconds of a prompt in front of the engine: HTTP, text to tokens, hashes of blocks.
+
+        They hold no GPU, and a cached prefix saves none of them.
+        Formula: front + front per token x prompt tokens; fitted, see data/efficiency.toml.
+        """
+        shared = (self.efficiencies or efficiency_table()).shared
+        return shared["frontend_s"].value + shared["frontend_token_s"].value * prompt_tokens
 
     @cached_property
     def hbm_cache_bytes(self) -> float:
         """HBM of the instance that is left for KV: as measured at start-up, else computed.
 
-        Formula: tp x (HBM x utilisation - activation reserve) - weights.
+        Formula: GPUs x (HBM x utilisation - activation reserve) - weights.
 
         Raises:
             ModelError: the weights do not fit.
@@ -151,14 +232,14 @@ class Deployment:
             return self.measured_kv_tokens * self.kv_bytes_per_token
         hardware = self.hardware
         usable = hardware.gpu.hbm_bytes.value * hardware.gpu_memory_utilisation.value
-        left = self.tp * (usable - hardware.activation_reserve_bytes.value) - self.weight_bytes
+        left = self.gpus * (usable - hardware.activation_reserve_bytes.value) - self.weight_bytes
         if left <= 0:
             raise ModelError(
                 "KVT-C061",
                 f"{self.llm.name} in {self.weight_dtype} does not fit on "
-                f"{self.tp} x {hardware.gpu.name}",
+                f"{self.gpus} x {hardware.gpu.name}",
                 cause=f"weights {format_bytes(self.weight_bytes)}, "
-                f"usable {format_bytes(self.tp * usable)}",
+                f"usable {format_bytes(self.gpus * usable)}",
                 hint=_fit_hint(self.llm, hardware, self.weight_dtype),
             )
         return left
@@ -190,7 +271,7 @@ class Deployment:
         Raises:
             UsageError: unknown path id.
         """
-        return build_path(path_id, self.hardware, tp=self.tp, direction=direction)
+        return build_path(path_id, self.hardware, tp=self.kv_ranks, direction=direction)
 
     @cached_property
     def paths(self) -> tuple[MovePath, ...]:
@@ -230,6 +311,9 @@ def build_deployment(
     tp: int | None = None,
     weight_dtype: str | None = None,
     kv_dtype: str = "bf16",
+    pp: int = 1,
+    dp: int = 1,
+    ep: int | None = None,
     provider: str = OWN_PROVIDER,
 ) -> Deployment:
     """A deployment by names; null takes the LLM's published weight format and `default_tp`.
@@ -243,7 +327,7 @@ def build_deployment(
     weights = normalise_dtype(weight_dtype or shape.native_weight_dtype)
     ranks = default_tp(shape, profile.gpu, weight_dtype=weights) if tp is None else tp
     kv = normalise_dtype(kv_dtype)
-    return Deployment(shape, profile, ranks, weights, kv, provider=provider)
+    return Deployment(shape, profile, ranks, weights, kv, pp=pp, dp=dp, ep=ep, provider=provider)
 
 
 def default_tp(llm: LlmShape, gpu: Gpu, *, weight_dtype: str | None = None) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from kvtrace.cost.hf_experts import read_experts
 from kvtrace.cost.hf_groups import read_groups, read_heads
 from kvtrace.cost.hf_layers import Mixer, layer_mixers
 from kvtrace.cost.hf_parameters import count_parameters
@@ -100,6 +101,7 @@ def _build(document: Mapping[str, object], *, source: str, fallback_name: str) -
         groups=groups,
         state_bytes=float(state_bytes),
         recurrent_layers=states,
+        experts=read_experts(config, mixers),
         kind="given",
         source=source,
         as_of="",

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from kvtrace.cost.experts import Experts
+from kvtrace.cost.hf_experts import ffn_matrices, read_experts, shared_width
 from kvtrace.cost.hf_groups import read_heads
 from kvtrace.cost.hf_layers import Mixer, layer_feed_forwards
 from kvtrace.cost.hf_reader import HfConfig, hidden_size
 from kvtrace.cost.hf_state import read_state_layer
 
-_UNGATED: Final = frozenset({
-    "bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "mpt", "nemotron",
-    "nemotron_h", "opt", "phi", "starcoder2",
-})  # fmt: skip
-"""Model types whose feed-forward block has two matrices instead of three."""
 _TIED: Final = frozenset({
     "gemma", "gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gpt2", "falcon",
 })  # fmt: skip
@@ -111,17 +108,14 @@ def _feed_forward(config: HfConfig, mixers: tuple[Mixer, ...]) -> tuple[int, int
         total = _searched(config, searched)
         return total, total
     kinds = layer_feed_forwards(config, mixers)
-    dense, sparse = kinds.count("dense"), kinds.count("sparse")
-    total = active = dense * _dense(config, has_experts=sparse > 0) if dense else 0
-    if sparse:
-        all_experts, used = _experts(config)
-        total += sparse * all_experts
-        active += sparse * used
+    experts = read_experts(config, mixers)
+    dense = kinds.count("dense")
+    total = active = dense * _dense(config, has_experts=experts is not None) if dense else 0
+    if experts is not None:
+        all_experts, used = _experts(config, experts)
+        total += experts.layers * all_experts
+        active += experts.layers * used
     return total, active
-
-
-def _matrices(config: HfConfig) -> int:
-    return 2 if config.model_type in _UNGATED else 3
 
 
 def _dense(config: HfConfig, *, has_experts: bool) -> int:
@@ -129,41 +123,21 @@ def _dense(config: HfConfig, *, has_experts: bool) -> int:
     own = ("dense_intermediate_size", "intermediate_size_mlp") if has_experts else ()
     names = ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size")
     width = config.whole(*own, *names) or 4 * hidden_size(config)
-    return _matrices(config) * hidden_size(config) * width
+    return ffn_matrices(config) * hidden_size(config) * width
 
 
-def _experts(config: HfConfig) -> tuple[int, int]:
+def _experts(config: HfConfig, experts: Experts) -> tuple[int, int]:
     """One layer of experts: all of it, and what a token uses.
 
     Router, shared experts, and a dense block beside them (Gemma 4) are in both.
     """
-    hidden, matrices = hidden_size(config), _matrices(config)
-    experts = config.require("n_routed_experts", "num_local_experts", "num_experts")
-    width = config.whole("moe_intermediate_size") or config.require("intermediate_size")
-    latent = config.whole("moe_latent_size", "routed_expert_hidden_size")
-    expert = matrices * (latent or hidden) * width
-    around = 2 * hidden * latent if latent else 0
-    top = config.require(
-        "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "experts_per_token"
-    )
-    shared = matrices * hidden * _shared_width(config, width)
+    hidden = hidden_size(config)
+    around = 0 if experts.input_width == hidden else 2 * hidden * experts.input_width
+    shared = experts.matrices * hidden * shared_width(config, experts.width)
     beside = _dense(config, has_experts=True) if config.flag("enable_moe_block") else 0
-    always = shared + beside + around + hidden * experts
-    return experts * expert + always, top * expert + always
-
-
-def _shared_width(config: HfConfig, width: int) -> int:
-    stated = config.whole(
-        "shared_expert_intermediate_size",
-        "moe_shared_expert_intermediate_size",
-        "share_expert_dim",
-        "shared_intermediate_size",
-    )
-    if stated is not None:
-        return stated
-    if config.model_type.startswith("llama4"):
-        return width
-    return (config.whole("n_shared_experts", "num_shared_experts") or 0) * width
+    always = shared + beside + around + hidden * experts.routed
+    one = int(experts.expert_parameters)
+    return experts.routed * one + always, experts.active * one + always
 
 
 def _searched(config: HfConfig, blocks: list[object]) -> int:

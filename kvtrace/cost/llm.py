@@ -10,6 +10,7 @@ from typing import Final
 
 from kvtrace.cost.dtypes import weight_element_bytes
 from kvtrace.cost.evidence import EvidenceKind, read_table
+from kvtrace.cost.experts import Experts
 from kvtrace.cost.kv_group import KvGroup as KvGroup
 from kvtrace.cost.names import build_index, find_name
 from kvtrace.errors import ModelError
@@ -44,16 +45,13 @@ class LlmShape:
     as_of: str
     recurrent_layers: int = 0
     """Layers that keep a state instead of KV."""
+    experts: Experts | None = None
+    """Null for a dense LLM."""
 
     @property
     def is_moe(self) -> bool:
         """True where each token uses only a part of the parameters."""
-        return self.active_parameters < 0.95 * self.parameters
-
-    @property
-    def sparsity(self) -> float:
-        """Parameters over active parameters; 1 for a dense LLM."""
-        return self.parameters / self.active_parameters
+        return self.experts is not None
 
     @property
     def nonembed_parameters(self) -> float:
@@ -61,6 +59,23 @@ class LlmShape:
         if self.active_nonembed_parameters is None:
             return self.parameters
         return self.parameters - (self.active_parameters - self.active_nonembed_parameters)
+
+    def touched_parameters(self, tokens: float) -> float:
+        """Parameters without embeddings that a step of `tokens` reads.
+
+        Formula: dense + sum over layers of E (1 - (1 - k / E)^n) experts, with dense = what one
+        token uses less its experts; never more than all.
+
+        Raises:
+            ModelError: active parameters of this LLM are not known.
+        """
+        active, _ = self.require_flops()
+        experts = self.experts
+        if experts is None or tokens <= 0:
+            return active if tokens > 0 else 0.0
+        more = experts.touched(max(tokens, 1.0)) - experts.active
+        touched = active + experts.layers * more * experts.expert_parameters
+        return min(touched, max(self.nonembed_parameters, active))
 
     @property
     def knows_flops(self) -> bool:
@@ -243,6 +258,21 @@ def _built_in(name: str) -> LlmShape:
         source=row["source"],
         as_of=row["as_of"],
         recurrent_layers=int(row["recurrent_layers"]),
+        experts=next(
+            (_experts(e) for e in read_table("llm_experts.csv") if e["llm"] == name), None
+        ),
+    )
+
+
+def _experts(row: dict[str, str]) -> Experts:
+    return Experts(
+        layers=int(row["layers"]),
+        routed=int(row["routed"]),
+        active=int(row["active"]),
+        shared=int(row["shared"]),
+        width=int(row["width"]),
+        input_width=int(row["input_width"]),
+        matrices=int(row["matrices"]),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import overload
 
@@ -11,29 +12,32 @@ from numpy.typing import NDArray
 from kvtrace.cost.dtypes import weight_element_bytes
 from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant
+from kvtrace.cost.exchange import ACTIVATION_BYTES, build_exchange
+from kvtrace.cost.experts import ExpertTimes
 from kvtrace.cost.hardware import HardwareProfile
+from kvtrace.cost.layout import Layout
 from kvtrace.cost.llm import LlmShape, attended_pairs
 
 Floats = NDArray[np.float64]
-_ACTIVATION_BYTES = 2.0
-"""Bytes of one activation element that ranks exchange (bf16)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefillModel:
-    """Prefill seconds of one instance, with all coefficients worked out beforehand.
+    """Prefill seconds of one group of an instance, all coefficients worked out beforehand.
 
-    Formula: fixed + host n + max(gemm, weights) + max(attention, KV read) + traffic
-        gemm      = 2 P_active (n + n_half) / (tp peak eff)     (efficiency saturates with n)
-        weights   = min(P, P_active n) bytes / (tp HBM rate)
+    Formula: fixed + host n + max(gemm, weights) + experts + max(attention, KV read) + traffic
+        gemm      = 2 P_dense (n + n_half tp) / (tp peak eff)     (efficiency saturates with n)
+        weights   = P_dense bytes / (tp HBM rate)
+        experts   = touched bytes / (tp HBM rate) + 2 P_routed n (1 + w_half cut / w) / (tp peak
+                    eff share), P_routed of one token, w the inner width of one expert
         attention = sum c_g pairs_g(n, p) / (tp bf16 peak eff)
-        KV read   = p bytes_per_token / (tp HBM rate)
-        traffic   = layers n hidden 2 B (passes / HBM rate + 2 / all-reduce rate(tp)), and for
-                    recurrent layers hidden 2 B passes / (tp HBM rate) a layer and token
-    Experts: eff is also moe_gemm / tp^moe_split of a dense LLM's, n_half P / P_active of one
-        rank's instead of tp of them, and moe_passes more passes route tokens to and from them.
-    Assumes: one request at a time, unchunked (`kvtrace.cost.step` prices what shares a step); see
-    docs/model/cost.md for the range of validity.
+        KV read   = p bytes_per_token / (tp HBM rate in attention)
+        traffic   = layers n hidden 2 B passes / HBM rate + `Exchange`; for recurrent layers
+                    hidden 2 B passes / (tp HBM rate) a layer and token; for layers with experts
+                    moe_passes more route tokens to and from them
+    Assumes: one request at a time, unchunked (`kvtrace.cost.step` prices what shares a step); all
+    groups of data-parallel attention have as many tokens; stages of a pipeline work one after
+    another. docs/model/cost.md has the range of validity.
     """
 
     host_s: float
@@ -46,8 +50,9 @@ class PrefillModel:
     """Element-wise and all-reduce seconds per new token."""
     gemm_fixed_s: float
     gemm_token_s: float
-    weights_all_s: float
-    weights_token_s: float
+    weights_s: float
+    """Reading the dense weights once."""
+    experts: ExpertTimes
     pair_terms: tuple[tuple[float, int | None], ...]
     """(Seconds per pair, window) of each KV group."""
     kv_read_token_s: float
@@ -98,8 +103,8 @@ class PrefillModel:
         """
         fixed, ramp = (self.fixed_s, self.gemm_fixed_s) if is_start else (0.0, 0.0)
         gemm = ramp + self.gemm_token_s * tokens
-        weights = min(self.weights_all_s * steps, self.weights_token_s * tokens)
-        return fixed + self.token_s * tokens + max(gemm, weights)
+        seconds = fixed + self.token_s * tokens + max(gemm, self.weights_s * steps)
+        return seconds + steps * self.experts.seconds(tokens / steps)
 
     def attention_s(self, new_tokens: float, cached_tokens: float) -> float:
         """Seconds of one request's attention: its pairs, or reading the KV of what is cached."""
@@ -114,18 +119,22 @@ class PrefillModel:
 
         Below it a step is bound by memory, as a decode step is.
         """
-        return self.weights_token_s / self.gemm_token_s
+        one_s = self.weights_s + self.experts.one_s
+        return one_s / (self.gemm_token_s + self.experts.token_s)
 
     def _prefill_array(self, new: Floats, cached: Floats) -> Floats:
         gemm = self.gemm_fixed_s + self.gemm_token_s * new
-        weights = np.minimum(self.weights_all_s, self.weights_token_s * new)
+        experts = self.experts
+        missed = np.power(experts.missed_share, np.maximum(new, 1.0) - 1.0)
+        read = experts.all_s - (experts.all_s - experts.one_s) * missed
         attention = np.zeros(np.broadcast_shapes(new.shape, cached.shape))
         for pair_s, window in self.pair_terms:
             attention += pair_s * _pairs(new, cached, window)
         seconds = (
             self.fixed_s
-            + self.token_s * new
-            + np.maximum(gemm, weights)
+            + (self.token_s + experts.token_s) * new
+            + np.maximum(gemm, self.weights_s)
+            + read
             + np.maximum(attention, self.kv_read_token_s * cached)
         )
         return np.where(new > 0, seconds, 0.0)
@@ -135,61 +144,117 @@ def build_prefill(
     llm: LlmShape,
     hardware: HardwareProfile,
     *,
-    tp: int,
+    layout: Layout,
     weight_dtype: str,
     kv_dtype: str,
     table: EfficiencyTable | None = None,
 ) -> PrefillModel:
-    """The prefill model of one instance; a null `table` is that of data/efficiency.toml.
+    """The prefill model of one group of an instance; a null `table` is that of efficiency.toml.
 
     Raises:
         ModelError: the FLOPs of the LLM are not known.
     """
     active, terms = llm.require_flops()
     table = table or efficiency_table()
-    efficiency, shared = table.family(hardware.gpu.family), table.shared
-    compute, peak = hardware.gpu.peak_flops(weight_dtype)
-    gemm, moe = efficiency.gemm[compute], shared["moe_gemm"]
-    gemm_rate = tp * peak * gemm.value * (moe.value if llm.is_moe else 1.0)
-    half = efficiency.half_tokens.value * (llm.sparsity if llm.is_moe else tp)
-    hbm = table.hbm_read(hardware.gpu.family)
-    rank_hbm_rate = hardware.gpu.hbm_bytes_per_s.value * hbm.value
-    hbm_rate = tp * rank_hbm_rate
-    weight_bytes = weight_element_bytes(weight_dtype)
+    efficiency, shared, tp = table.family(hardware.gpu.family), table.shared, layout.tp
+    family = hardware.gpu.family
+    hbm, kv = table.hbm_read(family), table.kv_read(family)
+    rank_hbm_rate = hardware.gpu.hbm_bytes_per_s.value
     attention_rate = tp * hardware.gpu.bf16_flops.value * efficiency.attention.value
     fixed, per_layer = shared["prefill_fixed_s"], shared["prefill_layer_s"]
     host, passes = shared["prefill_token_s"], shared["elementwise_passes"]
-    used = [gemm, efficiency.attention, efficiency.half_tokens, hbm, fixed, per_layer, host, passes]
-    residual_bytes = llm.layers * llm.hidden * _ACTIVATION_BYTES
-    traffic_s, launch_s = residual_bytes * passes.value / rank_hbm_rate, 0.0
-    if llm.is_moe:
-        split, routed = shared["moe_split"], shared["moe_passes"]
-        gemm_rate /= tp**split.value
-        traffic_s += residual_bytes * routed.value / rank_hbm_rate
-        used += [moe, split, routed]
+    matrices = build_matrices(llm, hardware, layout, weight_dtype, table)
+    used = [*matrices.evidence, efficiency.attention, kv, fixed, per_layer, host, passes]
+    residual_bytes = llm.layers * llm.hidden * ACTIVATION_BYTES
+    traffic_s = residual_bytes * passes.value / (rank_hbm_rate * hbm.value)
+    if llm.experts is not None:
+        routed = shared["moe_passes"]
+        share = llm.experts.layers / llm.layers
+        traffic_s += residual_bytes * share * routed.value / (rank_hbm_rate * hbm.value)
+        used.append(routed)
     if llm.state_bytes:
         scan = shared["recurrent_passes"]
         layers = llm.layers - sum(group.layers for group in llm.groups)
-        traffic_s += layers * llm.hidden * _ACTIVATION_BYTES * scan.value / hbm_rate
+        scanned = layers * llm.hidden * ACTIVATION_BYTES * scan.value
+        traffic_s += scanned / (tp * rank_hbm_rate * hbm.value)
         used.append(scan)
-    if tp > 1:
-        share, rate = table.allreduce(hardware, tp)
-        start = shared["allreduce_prefill_s"]
-        traffic_s += 2 * residual_bytes / rate
-        launch_s = 2 * llm.layers * start.value
-        used += [share, start]
+    exchange = build_exchange(llm, hardware, layout, weight_dtype=weight_dtype, table=table)
+    starts = {
+        "allreduce_prefill_s": exchange.allreduces,
+        "alltoall_start_s": exchange.alltoalls,
+        "stage_start_s": exchange.handovers,
+    }
+    used += [*exchange.evidence, *(shared[key] for key, count in starts.items() if count)]
     return PrefillModel(
         host_s=fixed.value + per_layer.value * llm.layers,
-        launch_s=launch_s,
+        launch_s=sum(count * shared[key].value for key, count in starts.items()),
         host_token_s=host.value,
-        traffic_token_s=traffic_s,
-        gemm_fixed_s=2.0 * active * half / gemm_rate,
-        gemm_token_s=2.0 * active / gemm_rate,
-        weights_all_s=llm.nonembed_parameters * weight_bytes / hbm_rate,
-        weights_token_s=active * weight_bytes / hbm_rate,
+        traffic_token_s=traffic_s + exchange.token_s,
+        gemm_fixed_s=matrices.fixed_s,
+        gemm_token_s=matrices.token_s,
+        weights_s=matrices.read_s,
+        experts=matrices.experts,
         pair_terms=tuple((flops / attention_rate, window) for flops, window in terms),
-        kv_read_token_s=llm.kv_bytes_per_token(kv_dtype, tp) / hbm_rate,
+        kv_read_token_s=llm.kv_bytes_per_token(kv_dtype, tp) / (tp * rank_hbm_rate * kv.value),
         evidence=tuple(used),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixTimes:
+    """Seconds of the matrices of one group's step."""
+
+    fixed_s: float
+    """What saturation adds to the dense ones."""
+    token_s: float
+    """Per token, of the dense ones."""
+    read_s: float
+    """Reading the dense ones once."""
+    experts: ExpertTimes
+    evidence: tuple[Constant, ...]
+
+
+def build_matrices(
+    llm: LlmShape,
+    hardware: HardwareProfile,
+    layout: Layout,
+    weight_dtype: str,
+    table: EfficiencyTable,
+) -> MatrixTimes:
+    """Dense matrices over the TP ranks of a group, experts over all ranks of the stage.
+
+    Raises:
+        ModelError: active parameters of the LLM are not known.
+    """
+    active, _ = llm.require_flops()
+    efficiency, shared = table.family(hardware.gpu.family), table.shared
+    compute, peak = hardware.gpu.peak_flops(weight_dtype)
+    gemm, half = efficiency.gemm[compute], efficiency.half_tokens
+    hbm = table.hbm_read(hardware.gpu.family)
+    rate = layout.tp * peak * gemm.value
+    rank_hbm_rate = hardware.gpu.hbm_bytes_per_s.value * hbm.value
+    each_s = weight_element_bytes(weight_dtype) / (layout.tp * rank_hbm_rate)
+    experts = llm.experts
+    routed = 0.0 if experts is None else min(active, experts.active_parameters)
+    token_s = 2.0 * (active - routed) / rate
+    fixed_s, read_s = token_s * half.value * layout.tp, (active - routed) * each_s
+    used = (gemm, half, hbm)
+    if experts is None:
+        return MatrixTimes(fixed_s, token_s, read_s, ExpertTimes(), used)
+    share, narrow = shared["moe_gemm"], shared["moe_half_width"]
+    width = experts.width / layout.expert_cut
+    group_s = each_s / layout.dp
+    return MatrixTimes(
+        fixed_s=fixed_s,
+        token_s=token_s,
+        read_s=read_s,
+        experts=ExpertTimes(
+            one_s=(llm.touched_parameters(layout.dp) - active + routed) * group_s,
+            all_s=(llm.touched_parameters(math.inf) - active + routed) * group_s,
+            missed_share=(1.0 - experts.rows_share) ** layout.dp,
+            token_s=2.0 * routed / (rate * share.value) * (1.0 + narrow.value / width),
+        ),
+        evidence=(*used, share, narrow),
     )
 
 

@@ -49,8 +49,7 @@ class StepModel:
         riding = steps * batch
         least = steps * self.decode.weights_s(batch or 1)
         tokens = prefill.tokens_s(new_tokens + riding, is_start=is_start, steps=steps)
-        if steps == 1 and new_tokens * prefill.gemm_token_s < prefill.weights_token_s:
-            balance = prefill.balance_tokens
+        if steps == 1 and new_tokens < (balance := prefill.balance_tokens):
             top = prefill.tokens_s(balance + riding)
             tokens = min(tokens, least + (top - least) * new_tokens / balance)
         if batch:

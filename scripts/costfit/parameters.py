@@ -38,8 +38,9 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
     *_family("sm80", {"bf16": 0.78}, 0.53, 60.0),
     *_family("sm90", {"bf16": 0.78, "fp8": 0.5}, 0.55, 60.0),
     *_family("sm100", {"fp8": 0.47, "fp4": 0.36}, 0.47, 60.0),
-    Parameter("shared.moe_gemm", 0.6, 0.1, 1.0),
-    Parameter("shared.moe_split", 0.1, 0.001, 0.4),
+    *_family("sm103", {"fp8": 0.5, "fp4": 0.25}, 0.57, 60.0),
+    Parameter("shared.moe_gemm", 0.8, 0.1, 1.5, 0.4),
+    Parameter("shared.moe_half_width", 225.0, 10.0, 2000.0, 0.5),
     Parameter("shared.moe_passes", 20.0, 1.0, 200.0),
     Parameter("shared.recurrent_passes", 20.0, 0.1, 400.0),
     Parameter("shared.elementwise_passes", 8.0, 2.0, 30.0),
@@ -50,13 +51,19 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
     Parameter("shared.frontend_token_s", 1.5e-6, 0.05e-6, 6e-6),
     Parameter("shared.split_s", 15e-3, 1e-3, 60e-3),
     Parameter("shared.allreduce_prefill_s", 15e-6, 3e-6, 60e-6),
-    Parameter("shared.hbm_read", 0.82, 0.6, 0.95),
+    Parameter("shared.hbm_read", 0.82, 0.6, 0.95, 0.2),
+    Parameter("shared.kv_read", 0.75, 0.4, 0.95, 0.3),
     Parameter("shared.decode_fixed_s", 0.6e-3, 0.05e-3, 4e-3),
     Parameter("shared.decode_layer_s", 8e-6, 0.2e-6, 60e-6),
     Parameter("shared.moe_layer_s", 30e-6, 1e-6, 120e-6),
     Parameter("shared.allreduce_decode_s", 10e-6, 2e-6, 40e-6),
     Parameter("shared.prefill_trtllm", 0.9, 0.5, 1.5),
     Parameter("shared.decode_trtllm", 0.9, 0.5, 1.3),
+    Parameter("shared.frontend_trtllm_s", 20e-3, 0.5e-3, 300e-3),
+    Parameter("shared.prefill_sglang", 1.0, 0.5, 2.0, 0.3),
+    Parameter("shared.decode_sglang", 1.0, 0.5, 2.0, 0.3),
+    Parameter("shared.frontend_sglang_s", 50e-3, 0.5e-3, 300e-3),
+    Parameter("shared.indexer_layer_s", 30e-6, 1e-6, 300e-6),
 )
 
 
@@ -82,10 +89,9 @@ def with_kernels(table: EfficiencyTable, shares: Shares) -> EfficiencyTable:
                 gemm[key[5:]] = _moved(gemm[key[5:]], min(0.95, share[key] * loss))
         attention, half = family.attention, family.half_tokens
         if name not in fitted and "attention" in share:
-            like = "sm100" if name == "sm103" else "sm90"
-            loss = min(1.0, families[like].attention.value / shares[like]["attention"])
+            loss = min(1.0, families["sm90"].attention.value / shares["sm90"]["attention"])
             attention = _moved(attention, min(0.95, share["attention"] * loss))
-            half = _moved(half, families[like].half_tokens.value)
+            half = _moved(half, families["sm90"].half_tokens.value)
         families[name] = replace(family, gemm=gemm, attention=attention, half_tokens=half)
     return EfficiencyTable(families=families, shared=table.shared)
 

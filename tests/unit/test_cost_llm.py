@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvtrace.cost import from_hf_config, list_llms, load_llm
+from kvtrace.cost.experts import Experts
 from kvtrace.cost.llm import LlmShape, attended_pairs
 from kvtrace.cost.placement import KvPlacement
 from kvtrace.errors import ModelError, UsageError
@@ -194,6 +195,34 @@ def test_a_config_gives_the_built_in_shape(config: dict[str, object], name: str)
         built_in.active_nonembed_parameters, rel=0.01
     )
     assert shape.native_weight_dtype == built_in.native_weight_dtype
+
+
+def test_experts_of_every_built_in_llm_add_up_to_its_parameters() -> None:
+    found = [load_llm(name) for name in list_llms()]
+    sparse = [llm for llm in found if llm.experts is not None]
+    assert len(sparse) == 36
+    for llm in found:
+        assert llm.is_moe == (llm.active_parameters < 0.95 * llm.parameters), llm.name
+    for llm in sparse:
+        experts, active = llm.experts, llm.active_nonembed_parameters
+        if experts is None or active is None:
+            continue
+        # what a token uses, and the experts that it leaves out
+        left = experts.routed_parameters - experts.active_parameters
+        assert active + left == pytest.approx(llm.nonembed_parameters, rel=0.055), llm.name
+        assert experts.active_parameters < active, llm.name
+
+
+def test_experts_of_a_config() -> None:
+    built_in = load_llm("DeepSeek-V3").experts
+    assert from_hf_config(DEEPSEEK_V3).experts == built_in
+    # 61 layers, the first three dense; 8 of 256 experts 2 048 wide, and a shared one
+    assert built_in == Experts(58, 256, 8, 1, 2_048, 7_168, 3)
+    assert built_in.expert_parameters == 44_040_192
+    assert built_in.touched(1) == 8
+    # two tokens: 256 (1 - (248 / 256)^2)
+    assert built_in.touched(2) == 15.75
+    assert from_hf_config(LLAMA_8B).experts is None
 
 
 def test_mha_and_mqa_configs() -> None:

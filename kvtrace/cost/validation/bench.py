@@ -13,6 +13,7 @@ from kvtrace.cost.deployment import Deployment, default_tp
 from kvtrace.cost.dtypes import normalise_dtype
 from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.hardware import HardwareProfile, load_hardware
+from kvtrace.cost.layout import Layout
 from kvtrace.cost.llm import LlmShape, load_llm
 from kvtrace.cost.prefill import PrefillModel, build_prefill
 from kvtrace.cost.step import StepModel
@@ -27,7 +28,11 @@ OUTPUT_TOKENS: Final = 1024
 _OUTPUT: Final = re.compile(
     r"(?:\bosl|\boutput(?: tokens| length| len)?)\s*[:=]?\s*(\d+)|(\d+)\s+output tokens"
 )
-_ENGINES: Final = {"trtllm": ("trtllm", "trt-llm", "tensorrt")}
+_ENGINES: Final = {
+    "trtllm": ("trtllm", "trt-llm", "tensorrt"),
+    "sglang": ("sglang", "sgl ", "hicache"),
+}
+"""Engines whose runs show other seconds than vLLM's, and how rows write them."""
 _COPY_KINDS: Final = ("link_bw", "link_chunk_bw")
 
 
@@ -75,13 +80,21 @@ class Bench:
         return _resolved(lambda: normalise_dtype(_first_word(self.point.kv_dtype or "bf16")))
 
     @cached_property
+    def layout(self) -> Layout:
+        """The ranks; experts on several GPUs without a stated TP have data-parallel attention."""
+        gpus = self.point.n_gpus or 1
+        if self.llm.is_moe and self.point.tp is None and gpus > 1:
+            return Layout(dp=gpus, ep=gpus)
+        return Layout(tp=self.tp)
+
+    @cached_property
     def prefill(self) -> PrefillModel:
         """The prefill model."""
         return _resolved(
             lambda: build_prefill(
                 self.llm,
                 self.hardware,
-                tp=self.tp,
+                layout=self.layout,
                 weight_dtype=self.weight_dtype,
                 kv_dtype=self.kv_dtype,
                 table=self.table,
@@ -95,7 +108,7 @@ class Bench:
             lambda: build_decode(
                 self.llm,
                 self.hardware,
-                tp=self.tp,
+                layout=self.layout,
                 weight_dtype=self.weight_dtype,
                 kv_dtype=self.kv_dtype,
                 table=self.table,
@@ -140,8 +153,9 @@ class Bench:
         """Seconds in front of the engine: the text made tokens, and hashed block by block."""
         if self.point.is_untokenised:
             return 0.0
-        shared = self.table.shared
-        return shared["frontend_s"].value + shared["frontend_token_s"].value * prompt_tokens
+        shared, engine = self.table.shared, self._engine
+        seconds = shared["frontend_s"].value + shared["frontend_token_s"].value * prompt_tokens
+        return seconds + (shared[f"frontend_{engine}_s"].value if engine else 0.0)
 
     def engine_s(self, new_tokens: float, cached_tokens: float) -> float:
         """Seconds of the engine's steps for a prompt on its own, its host costs with them."""
@@ -150,13 +164,17 @@ class Bench:
         least = self.prefill.host_s + self.decode.weights_s(1) + work
         return self.software("prefill") * max(least, step.step_s(new_tokens, work))
 
+    @property
+    def _engine(self) -> str | None:
+        words = self.point.engine.lower()
+        return next(
+            (name for name, keys in _ENGINES.items() if any(key in words for key in keys)), None
+        )
+
     def software(self, phase: str) -> float:
         """Seconds of the engine that a row names over vLLM's, for `prefill` or `decode`."""
-        words = self.point.engine.lower()
-        for name, keys in _ENGINES.items():
-            if any(key in words for key in keys):
-                return self.table.shared[f"{phase}_{name}"].value
-        return 1.0
+        engine = self._engine
+        return self.table.shared[f"{phase}_{engine}"].value if engine else 1.0
 
     @property
     def step_s(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kvtrace.cost.step import PREFILL_CHUNK_TOKENS
@@ -54,15 +53,12 @@ def prefill_throughput(bench: Bench) -> float:
     """Prompt tokens a second of a saturated instance, a GPU of it, or a node of such.
 
     Experts on GPUs without a stated TP: attention is data-parallel and experts are spread, so each
-    GPU is an instance; what they exchange is taken as hidden behind compute.
+    GPU is a group with prompts of its own.
     """
     point, metric = bench.point, bench.point.metric.lower()
     new = point.new_tokens or _PROMPT_TOKENS
     gpus = point.n_gpus or bench.tp
-    instances = 1
-    if bench.llm.is_moe and point.tp is None and gpus > 1:
-        bench, instances = replace(bench, point=replace(point, tp=1)), gpus
-    rate = instances * new / batched_prefill_s(bench, new, bench.cached_tokens)
+    rate = bench.layout.dp * new / batched_prefill_s(bench, new, bench.cached_tokens)
     if "gpu" in metric.split("_"):
         rate /= gpus
     return written_in(point.unit, "tokens_per_s", rate)
