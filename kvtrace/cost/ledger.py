@@ -12,14 +12,25 @@ from numpy.typing import NDArray
 
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.transfer import MovePath
+from kvtrace.cost.ways import (
+    WAYS,
+    Hit,
+    Way,
+    WayLedger,
+    break_even_bytes_per_s,
+    break_even_tokens,
+    build_hit,
+    way_ledger,
+)
 from kvtrace.errors import UsageError
 
 LedgerVerdict = Literal["move_wins", "recompute_wins", "nothing_to_move"]
 """nothing_to_move: the hit ends before the first checkpoint of a recurrent state."""
 
+LedgerDepth = Literal["whole", "serial", "figures"]
+"""serial: without the ways of loading. figures: without the searches for break-even."""
+
 LEDGER_LENGTHS: Final = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
-_LONGEST_TOKENS: Final = 1 << 21
-"""Where the search for a break-even length ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +42,9 @@ class PathLedger:
     pull_s: float
     load_s: float
     move_s: float
-    """lookup + pull + load: what the request stalls where nothing hides it."""
-    stall_layerwise_s: float
-    """What is left of the move where layers are loaded while those before them are computed.
-
-    Formula: lookup + d + (L - 1) max(c, d) + c - prefill of the new tokens, d = (pull + load) / L,
-    c = prefill of the new tokens / L.
-    """
+    """lookup + pull + load: what the request stalls where nothing hides it (way `serial`)."""
+    ways: tuple[WayLedger, ...]
+    """What is left of the move by each way of loading, in the order of `WAYS`; empty: not asked."""
     ttft_change_s: float
     """move - recompute; below zero the hit is faster."""
     gpu_seconds_freed_sync: float
@@ -51,6 +58,10 @@ class PathLedger:
     """Rate of the path above which the move wins; null where no rate is enough."""
     break_even_tokens: int | None
     """Least cached length from which the move wins, the new tokens kept; null where none."""
+
+    def way(self, way: Way) -> WayLedger:
+        """The account of one way of loading."""
+        return self.ways[WAYS.index(way)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +110,9 @@ def build_ledger(
     cached_tokens: int,
     paths: Sequence[MovePath] | None = None,
     block_size_tokens: int | None = None,
-    has_lengths: bool = True,
+    depth: LedgerDepth = "whole",
 ) -> Ledger:
     """The account of one request, for every path (those of the deployment unless told).
-
-    `has_lengths` False leaves break-even lengths out, which take a search.
 
     Raises:
         UsageError: not 0 < cached_tokens < tokens; the last token is always computed.
@@ -115,28 +124,24 @@ def build_ledger(
             cause="at least the last prompt token is computed",
             hint=f"use 1 to {max(tokens - 1, 1)} cached tokens",
         )
-    reusable = deployment.llm.reusable_tokens(cached_tokens, kv_dtype=deployment.kv_dtype)
-    full_s = deployment.prefill.prefill_s(float(tokens), 0.0)
-    new_s = deployment.prefill.prefill_s(float(tokens - reusable), float(reusable))
-    account = _Account(
-        deployment=deployment,
-        new_tokens=tokens - cached_tokens,
-        kv_bytes=deployment.kv_bytes(reusable, block_size_tokens=block_size_tokens),
-        recompute_s=full_s - new_s,
-        prefill_new_s=new_s,
-        has_lengths=has_lengths,
+    hit = build_hit(
+        deployment,
+        tokens=tokens,
+        cached_tokens=cached_tokens,
+        block_size_tokens=block_size_tokens,
     )
+    new_tokens = tokens - cached_tokens
     chosen = deployment.paths if paths is None else paths
     return Ledger(
         tokens=tokens,
         cached_tokens=cached_tokens,
-        reusable_tokens=reusable,
-        kv_bytes=account.kv_bytes,
-        recompute_s=account.recompute_s,
-        prefill_full_s=full_s,
-        prefill_new_s=new_s,
-        gpu_seconds_freed=account.recompute_s * deployment.gpus,
-        paths=tuple(_path_ledger(account, path) for path in chosen),
+        reusable_tokens=hit.reusable_tokens,
+        kv_bytes=hit.kv_bytes,
+        recompute_s=hit.recompute_s,
+        prefill_full_s=hit.prefill_full_s,
+        prefill_new_s=hit.prefill_new_s,
+        gpu_seconds_freed=hit.recompute_s * deployment.gpus,
+        paths=tuple(_path_ledger(hit, path, new_tokens=new_tokens, depth=depth) for path in chosen),
     )
 
 
@@ -157,6 +162,7 @@ def ledger_table(
             cached_tokens=min(tokens - 1, max(1, int(tokens * cached_share))),
             paths=chosen,
             block_size_tokens=block_size_tokens,
+            depth="serial",
         )
         for tokens in lengths
     )
@@ -187,100 +193,35 @@ def ledger_table(
     )
 
 
-def break_even_bytes_per_s(*, kv_bytes: float, recompute_s: float, fixed_s: float) -> float | None:
-    """Rate above which moving `kv_bytes` beats `recompute_s`; null where no rate is enough.
-
-    Formula: B* = bytes / (recompute - fixed).
-    """
-    spare_s = recompute_s - fixed_s
-    return kv_bytes / spare_s if spare_s > 0 else None
-
-
-def break_even_tokens(deployment: Deployment, path: MovePath, *, new_tokens: int) -> int | None:
-    """Least cached length from which the move wins, before `new_tokens` computed ones.
-
-    The gain is scanned in powers of two, then bisected; null where the move wins nowhere up to
-    2 097 152 tokens.
-    Assumes: the gain changes sign once per octave at most.
-    """
-    llm, kv_dtype = deployment.llm, deployment.kv_dtype
-
-    def gain_s(cached: int) -> float:
-        reusable = llm.reusable_tokens(cached, kv_dtype=kv_dtype)
-        if reusable == 0:
-            return 0.0
-        full = deployment.prefill.prefill_s(float(new_tokens + cached), 0.0)
-        new = deployment.prefill.prefill_s(float(new_tokens + cached - reusable), float(reusable))
-        return full - new - path.move_s(deployment.kv_bytes(reusable))
-
-    below, above = 0, 1
-    while gain_s(above) <= 0:
-        below, above = above, above * 2
-        if above > _LONGEST_TOKENS:
-            return None
-    while above - below > 1:
-        middle = (below + above) // 2
-        below, above = (below, middle) if gain_s(middle) > 0 else (middle, above)
-    return above
-
-
-@dataclass(frozen=True, slots=True)
-class _Account:
-    """What all paths of one request have in common."""
-
-    deployment: Deployment
-    new_tokens: int
-    kv_bytes: int
-    recompute_s: float
-    prefill_new_s: float
-    has_lengths: bool
-
-
-def _path_ledger(account: _Account, path: MovePath) -> PathLedger:
-    deployment, recompute_s = account.deployment, account.recompute_s
-    has_move = account.kv_bytes > 0
+def _path_ledger(hit: Hit, path: MovePath, *, new_tokens: int, depth: LedgerDepth) -> PathLedger:
+    recompute_s, has_move = hit.recompute_s, hit.kv_bytes > 0
     none = {"lookup": path.lookup_s, "pull": 0.0, "load": 0.0}
-    times = path.stage_times(account.kv_bytes) if has_move else none
+    times = path.stage_times(hit.kv_bytes) if has_move else none
     move_s = math.fsum(times.values())
     wins: LedgerVerdict = "move_wins" if move_s < recompute_s else "recompute_wins"
+    needed = break_even_bytes_per_s(
+        kv_bytes=hit.kv_bytes, recompute_s=recompute_s, fixed_s=path.fixed_s
+    )
+    is_whole = depth == "whole"
     return PathLedger(
         path_id=path.path_id,
         lookup_s=times["lookup"],
         pull_s=times["pull"],
         load_s=times["load"],
         move_s=move_s,
-        stall_layerwise_s=stall_layerwise_s(
-            lookup_s=times["lookup"],
-            transfer_s=times["pull"] + times["load"],
-            prefill_s=account.prefill_new_s,
-            layers=deployment.llm.layers,
-        ),
+        ways=()
+        if depth == "serial"
+        else tuple(way_ledger(hit, path, way, has_break_even=is_whole) for way in WAYS),
         ttft_change_s=move_s - recompute_s,
-        gpu_seconds_freed_sync=(recompute_s - move_s) * deployment.gpus,
+        gpu_seconds_freed_sync=(recompute_s - move_s) * hit.deployment.gpus,
         verdict=wins if has_move else "nothing_to_move",
         path_bytes_per_s=path.bytes_per_s,
         fixed_s=path.fixed_s,
-        break_even_bytes_per_s=break_even_bytes_per_s(
-            kv_bytes=account.kv_bytes, recompute_s=recompute_s, fixed_s=path.fixed_s
-        )
-        if has_move
-        else None,
-        break_even_tokens=break_even_tokens(deployment, path, new_tokens=account.new_tokens)
-        if account.has_lengths
-        else None,
+        break_even_bytes_per_s=needed if has_move else None,
+        break_even_tokens=None
+        if depth == "figures"
+        else break_even_tokens(hit.deployment, path, new_tokens=new_tokens),
     )
-
-
-def stall_layerwise_s(
-    *, lookup_s: float, transfer_s: float, prefill_s: float, layers: int
-) -> float:
-    """What a request waits beyond its prefill where each layer's load hides behind the last one's.
-
-    Formula: lookup + d + (L - 1) max(c, d) + c - L c, with d = transfer / L, c = prefill / L.
-    Assumes: the fixed seconds of the transfer spread over the layers as its bytes do.
-    """
-    moved, computed = transfer_s / layers, prefill_s / layers
-    return lookup_s + moved + (layers - 1) * (max(computed, moved) - computed)
 
 
 def _or_nan(value: float | None) -> float:

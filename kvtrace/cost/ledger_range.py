@@ -11,6 +11,7 @@ from kvtrace.cost.evidence import Constant
 from kvtrace.cost.interval import Interval, figure_intervals
 from kvtrace.cost.ledger import Ledger, build_ledger
 from kvtrace.cost.tier_paths import find_path
+from kvtrace.cost.ways import WAYS, Way
 
 COMBINED: Final = (
     "each constant is moved alone to its low and high end; the changes upwards add in quadrature, "
@@ -31,6 +32,9 @@ class PathIntervals:
     """Null where no rate is enough even at the best end."""
     break_even_high_bytes_per_s: float | None
     """Null where at the worst end no rate is enough."""
+    way_stall_s: dict[Way, Interval]
+    """By way of loading."""
+    way_ttft_change_s: dict[Way, Interval]
 
     @property
     def is_settled(self) -> bool:
@@ -114,7 +118,7 @@ def _ledgers(
             cached_tokens=cached,
             paths=built,
             block_size_tokens=block_size_tokens,
-            has_lengths=not quick,
+            depth="figures" if quick else "whole",
         )
         for tokens, cached in requests
     ]
@@ -132,6 +136,9 @@ def _figures(ledgers: Sequence[Ledger]) -> dict[str, float]:
             figures[f"{key}.gpu_seconds_freed_sync"] = path.gpu_seconds_freed_sync
             figures[f"{key}.path_bytes_per_s"] = path.path_bytes_per_s
             figures[f"{key}.s_per_byte"] = _spare(ledger, path.fixed_s)
+            for way in path.ways:
+                figures[f"{key}.{way.way}.stall_s"] = way.stall_s
+                figures[f"{key}.{way.way}.ttft_change_s"] = way.ttft_change_s
     return figures
 
 
@@ -149,6 +156,8 @@ def _path_intervals(spans: dict[str, Interval], key: str) -> PathIntervals:
         path_bytes_per_s=_floored(spans[f"{key}.path_bytes_per_s"]),
         break_even_low_bytes_per_s=1.0 / spare.high if spare.high > 0 else None,
         break_even_high_bytes_per_s=1.0 / spare.low if spare.low > 0 else None,
+        way_stall_s={way: _floored(spans[f"{key}.{way}.stall_s"]) for way in WAYS},
+        way_ttft_change_s={way: spans[f"{key}.{way}.ttft_change_s"] for way in WAYS},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -98,6 +98,30 @@ class MovePath:
         for hop in self.stages:
             times[hop.kind] += hop.seconds(kv_bytes)
         return times
+
+    def pipelined_s(self, kv_bytes: float, *, chunks: float) -> float:
+        """Seconds to move `kv_bytes` where each of `chunks` passes a stage behind the one before.
+
+        Formula: lookup + latencies + sum t / K + (1 - 1 / K) max t, t = bytes / rate of a stage,
+        K = chunks, at least one; one chunk, or one stage, is the serial move.
+        Assumes: reads and writes of host DRAM do not slow each other down.
+        """
+        times = [kv_bytes / hop.bytes_per_s for hop in self.stages]
+        share = 1.0 / max(chunks, 1.0)
+        return self.fixed_s + share * math.fsum(times) + (1.0 - share) * max(times, default=0.0)
+
+    def scaled(self, factor: float) -> MovePath:
+        """The same path with every link `factor` times as fast; its fixed seconds stay."""
+        stages = tuple(
+            replace(
+                hop,
+                links=tuple(
+                    replace(link, bytes_per_s=link.bytes_per_s * factor) for link in hop.links
+                ),
+            )
+            for hop in self.stages
+        )
+        return replace(self, stages=stages)
 
     def move_s(self, kv_bytes: float) -> float:
         """Seconds to move `kv_bytes` (all ranks, replication included)."""

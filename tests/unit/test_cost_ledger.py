@@ -21,9 +21,18 @@ from kvtrace.cost import (
 )
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.interval import figure_intervals, with_constant
-from kvtrace.cost.ledger import stall_layerwise_s
 from kvtrace.cost.ledger_range import ranged_constants
+from kvtrace.cost.prefill import PrefillModel
 from kvtrace.cost.tier_paths import path_title
+from kvtrace.cost.transfer import Hop, HopLink, MovePath
+from kvtrace.cost.ways import (
+    WAYS,
+    break_even_rate,
+    break_even_tokens,
+    build_hit,
+    stall_layerwise_s,
+    stall_s,
+)
 from kvtrace.errors import UsageError
 
 
@@ -145,7 +154,10 @@ def test_constants_that_err_independently_add_in_quadrature(llama: Deployment) -
 def test_a_constant_is_moved_wherever_it_stands(llama: Deployment) -> None:
     gemm = next(c for c in llama.prefill.evidence if ".gemm_" in c.id)
     slower = with_constant(llama, gemm.id, gemm.value / 2)
-    assert slower.prefill.gemm_token_s == pytest.approx(2 * llama.prefill.gemm_token_s)
+    before, after = llama.prefill, slower.prefill
+    assert isinstance(before, PrefillModel)
+    assert isinstance(after, PrefillModel)
+    assert after.gemm_token_s == pytest.approx(2 * before.gemm_token_s)
     drive = with_constant(llama, "tiers.nvme_gen4_x4.read_bytes_per_s", 1e9)
     assert find_path(drive, "local_nvme").stages[0].bytes_per_s == 8e9
     assert with_constant(llama, "no.such", 1.0).hardware is llama.hardware
@@ -183,6 +195,10 @@ def test_the_verb_prints_what_it_returns_as_json(tmp_path: Path) -> None:
     request = document["request"]
     assert request["kv_bytes"] == 1_900 * 327_680
     for path in request["paths"]:
+        serial, *_, split = path["ways"]
+        assert serial["stall_s"] == path["move_s"]
+        assert split["split"]["computed_tokens"] + split["split"]["loaded_tokens"] == 1_900
+        assert split["stall_s"]["low"] <= split["stall_s"]["value"] <= split["stall_s"]["high"]
         assert path["stall_s"] == path["move_s"]["value"]
         stages = path["lookup_s"] + path["pull_s"] + path["load_s"]
         assert path["move_s"]["value"] == pytest.approx(stages)
@@ -253,3 +269,76 @@ def test_the_sheet_of_an_llm_is_exact_as_json() -> None:
     unknown = json.loads(api.llm("DeepSeek-V4-Pro").to_json())
     assert unknown["lengths"][0]["prefill_flops"] is None
     assert len(json.loads(api.llm().to_json())["llms"]) == 60
+
+
+def _two_stages(pull_s: float, load_s: float) -> MovePath:
+    """Seconds a GB of each stage; 1 s of lookup, none of latency."""
+    pull = Hop("pull", (HopLink("nic", 1e9 / pull_s, 1.0),), 0.0)
+    load = Hop("load", (HopLink("pcie", 1e9 / load_s, 1.0),), 0.0)
+    return MovePath("pool_tcp", "read", 1.0, (pull, load), ())
+
+
+def test_chunks_hide_the_faster_stage_behind_the_slower_one() -> None:
+    path = _two_stages(4.0, 2.0)
+    assert path.move_s(1e9) == 7.0
+    # four chunks of 1 s and 0.5 s: the slower stage, and one chunk of the faster: 1 + 4 + 0.5
+    assert path.pipelined_s(1e9, chunks=4) == 5.5
+    assert path.pipelined_s(1e9, chunks=1) == path.pipelined_s(1e9, chunks=0.5) == 7.0
+    assert path.scaled(2.0).move_s(1e9) == 4.0
+
+
+def test_each_way_of_a_hit_has_its_stall_and_its_price(llama: Deployment) -> None:
+    path = llama.path("pool_tcp")
+    ledger = build_ledger(llama, tokens=2_000, cached_tokens=1_900, paths=[path])
+    (row,) = ledger.paths
+    serial, chunks, layers, split = row.ways
+    assert (serial.stall_s, serial.ttft_change_s) == (row.move_s, row.ttft_change_s)
+    assert serial.break_even_tokens == row.break_even_tokens
+    assert serial.break_even_bytes_per_s == pytest.approx(row.break_even_bytes_per_s)
+    # 1 900 tokens are 7.42 chunks of 256: all of the pull, and a chunk of the load
+    pull_s, load_s = (622_592_000 / hop.bytes_per_s for hop in path.stages)
+    chunk_s = load_s * 256 / 1_900
+    assert chunks.stall_s == pytest.approx(path.fixed_s + pull_s + chunk_s)
+    assert layers.stall_s < chunks.stall_s
+    # over TCP it takes longer to load than to compute: a head is computed, and frees no GPU
+    assert split.split is not None
+    head, tail = split.split.computed_tokens, split.split.loaded_tokens
+    assert head + tail == 1_900
+    assert split.split.compute_s == llama.prefill.prefill_s(float(head), 0.0)
+    assert split.split.load_s == pytest.approx(path.move_s(tail * 327_680) - path.lookup_s)
+    assert split.stall_s == path.lookup_s + max(split.split.compute_s, split.split.load_s)
+    assert split.stall_s < min(serial.stall_s, ledger.recompute_s)
+    freed = 8 * (ledger.recompute_s - split.split.compute_s)
+    assert split.gpu_seconds_freed == pytest.approx(freed)
+
+
+def test_at_its_break_even_a_way_takes_as_long_as_recomputing(llama: Deployment) -> None:
+    path = llama.path("pool_tcp")
+    hit = build_hit(llama, tokens=2_000, cached_tokens=1_900)
+    for way in WAYS:
+        rate = break_even_rate(hit, path, way)
+        assert rate is not None
+        at = path.scaled(rate / path.bytes_per_s)
+        assert stall_s(hit, at, way) == pytest.approx(hit.recompute_s, rel=1e-6)
+        least = break_even_tokens(llama, path, new_tokens=100, way=way)
+        assert least is not None
+        for cached, wins in ((least, True), (least - 1, False)):
+            nearby = build_hit(llama, tokens=100 + cached, cached_tokens=cached)
+            assert (stall_s(nearby, path, way) < nearby.recompute_s) == wins
+
+
+def test_where_fixed_seconds_exceed_recomputing_no_rate_is_enough(llama: Deployment) -> None:
+    hit = build_hit(llama, tokens=2_000, cached_tokens=1_900)
+    far = MovePath("pool_tcp", "read", 10.0, _two_stages(1.0, 1.0).stages, ())
+    assert {way: break_even_rate(hit, far, way) for way in WAYS} == dict.fromkeys(WAYS)
+
+
+def test_a_tail_brings_its_window_and_the_whole_state() -> None:
+    hybrid = build_deployment("Qwen3-Next-80B-A3B", "H100", tp=4)
+    hit = build_hit(hybrid, tokens=1_500, cached_tokens=1_400)
+    # 12 layers x 2 048 bytes a token, two KV heads over four ranks: twice; and the state
+    assert hit.tail_bytes(56) == 56 * 12 * 2_048 * 2 + 77_266_944
+    gemma = build_deployment("Gemma-2-27B", "H100", tp=2)
+    whole = build_hit(gemma, tokens=10_001, cached_tokens=10_000)
+    # beyond the window of 4 096 only the 23 full layers of 8 192 bytes grow
+    assert whole.kv_bytes - whole.tail_bytes(9_000) == 1_000 * 23 * 8_192

@@ -21,8 +21,8 @@ from kvtrace.cost import (
     load_llm,
 )
 from kvtrace.cost.dtypes import DTYPES
-from kvtrace.cost.ledger import stall_layerwise_s
 from kvtrace.cost.transfer import HopLink
+from kvtrace.cost.ways import stall_layerwise_s
 
 llms = st.sampled_from(list_llms())
 dtypes = st.sampled_from(DTYPES)
@@ -124,14 +124,14 @@ def test_the_stages_sum_to_the_move_and_prices_follow(
     deployment = _deployment(*made)
     built = [find_path(deployment, path)]
     ledger = build_ledger(
-        deployment, tokens=new + cached, cached_tokens=cached, paths=built, has_lengths=False
+        deployment, tokens=new + cached, cached_tokens=cached, paths=built, depth="figures"
     )
     (row,) = ledger.paths
     assert row.move_s == pytest.approx(row.lookup_s + row.pull_s + row.load_s, rel=1e-12)
     assert row.ttft_change_s == pytest.approx(row.move_s - ledger.recompute_s, abs=1e-12)
     assert 0 <= ledger.reusable_tokens <= cached
-    assert row.lookup_s <= row.stall_layerwise_s + 1e-12
-    assert row.stall_layerwise_s <= row.move_s * (1 + 1e-9)
+    assert row.lookup_s <= row.way("layerwise").stall_s + 1e-12
+    assert row.way("layerwise").stall_s <= row.move_s * (1 + 1e-9)
     if ledger.kv_bytes:
         wins = row.path_bytes_per_s > (row.break_even_bytes_per_s or float("inf"))
         is_close = row.ttft_change_s == pytest.approx(0, abs=1e-9)
@@ -161,7 +161,7 @@ def test_at_the_break_even_rate_moving_takes_as_long_as_recomputing(
             tokens=new + cached,
             cached_tokens=cached,
             paths=[path(bytes_per_s)],
-            has_lengths=False,
+            depth="figures",
         )
         (row,) = account.paths
         return account.recompute_s, row.break_even_bytes_per_s, row.move_s

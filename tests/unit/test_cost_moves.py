@@ -24,8 +24,8 @@ from kvtrace.cost import (
     pool_usd_per_month,
 )
 from kvtrace.cost.fleet import dram_usd_per_month, gpu_usd_per_month
-from kvtrace.cost.ledger import break_even_bytes_per_s, break_even_tokens
 from kvtrace.cost.transfer import HopLink
+from kvtrace.cost.ways import break_even_bytes_per_s, break_even_tokens
 from kvtrace.errors import ModelError, UsageError
 
 

@@ -15,7 +15,9 @@ def deployment() -> Deployment:
 
 @pytest.fixture(scope="module")
 def step(deployment: Deployment) -> StepModel:
-    return StepModel(deployment.prefill, deployment.decode)
+    step = deployment.step
+    assert isinstance(step, StepModel)
+    return step
 
 
 @pytest.mark.parametrize(("new", "cached"), [(320, 0), (4096, 0), (8192, 30_000)])
@@ -28,7 +30,7 @@ def test_a_lone_prompt_takes_its_prefill(
 
 def test_prompts_of_one_step_pay_the_overhead_once(deployment: Deployment, step: StepModel) -> None:
     # eight prompts of 512: GEMMs, host and overhead of 4 096 tokens, attention of 8 · 512² / 2
-    prefill = deployment.prefill
+    prefill = step.prefill
     together = step.step_s(8 * 512, 8 * step.work_s(512, 0))
     assert together == prefill.prefill_batch_s(4096, 8 * prefill.attention_s(512, 0))
     less_attention = prefill.attention_s(4096, 0) - 8 * prefill.attention_s(512, 0)
@@ -50,21 +52,21 @@ def test_one_token_after_a_long_hit_rides_a_decode_step(
 def test_the_price_of_short_prompts_meets_the_prefill_where_memory_stops_to_bind(
     deployment: Deployment, step: StepModel
 ) -> None:
-    balance = deployment.prefill.balance_tokens
+    balance = step.prefill.balance_tokens
     # 989e12 · 0.77 FLOP/s against 3.35e12 · 0.74 B/s and 2 B a weight
     assert balance == pytest.approx(989e12 * 0.769 / (3.35e12 * 0.74), rel=1e-3)
     below, above = (step.step_s(balance * factor, 0.0) for factor in (1 - 1e-9, 1 + 1e-9))
     assert below == pytest.approx(above, rel=1e-6)
     half = step.step_s(balance / 2, 0.0)
-    assert half == pytest.approx((deployment.decode.weights_s(1) + above) / 2, rel=1e-6)
+    assert half == pytest.approx((step.decode.weights_s(1) + above) / 2, rel=1e-6)
 
 
 def test_a_mixed_step_reads_the_weights_once(deployment: Deployment, step: StepModel) -> None:
     # beside 64 decoders 4 096 tokens of prefill cost 64 tokens of compute and their KV more
     work_s = step.work_s(4096, 0)
     mixed = step.step_s(4096, work_s, batch=64, context_tokens=256_000)
-    kv_s = deployment.decode.kv_s(64, 256_000)
-    riding = 64 * (deployment.prefill.gemm_token_s + deployment.prefill.token_s)
+    kv_s = step.decode.kv_s(64, 256_000)
+    riding = 64 * (step.prefill.gemm_token_s + step.prefill.token_s)
     assert mixed == pytest.approx(step.step_s(4096, work_s) + kv_s + riding)
 
 
@@ -77,7 +79,7 @@ def test_a_prompt_that_goes_on_pays_no_overhead_again(
     rest = step.step_s(3_616, rest_s, is_start=False)
     assert first + rest == pytest.approx(deployment.prefill.prefill_s(20_000, 0))
     # and a last token costs a step that reads the weights
-    assert step.step_s(1, 0.0, is_start=False) == deployment.decode.weights_s(1)
+    assert step.step_s(1, 0.0, is_start=False) == step.decode.weights_s(1)
 
 
 def test_no_token_takes_no_step(step: StepModel) -> None:

@@ -66,7 +66,7 @@ def test_kernels_alone_leave_the_host_out(tmp_path: Path) -> None:
     cells = {**LLAMA, "unit": "s", "new_tokens": 4_096, "cached_tokens": 0}
     ttft = _predicted(point(tmp_path, kind="prefill_ttft", metric="ttft_ms", **cells))
     kernels = _predicted(point(tmp_path, kind="prefill_composed", metric="kernel_sum_ms", **cells))
-    model = build_deployment("Llama-3.1-70B", "H100-SXM5", tp=4).prefill
+    model = build_deployment("Llama-3.1-70B", "H100-SXM5", tp=4).own_prefill
     assert kernels == pytest.approx(
         model.prefill_s(4_096.0, 0.0) - model.host_s - model.host_token_s * 4_096
     )
@@ -105,7 +105,7 @@ def test_others_prefills_delay_a_prefill_and_a_step(tmp_path: Path) -> None:
 def test_decode_slope_is_the_kv_of_a_token_at_the_memory_rate(tmp_path: Path) -> None:
     cells = {"kind": "decode", "model": "Llama-3.1-8B", "gpu": "H100", "tp": 1}
     slope = point(tmp_path, **cells, metric="itl_slope_ns_per_ctx_token", unit="ns/token")
-    decode = build_deployment("Llama-3.1-8B", "H100", tp=1).decode
+    decode = build_deployment("Llama-3.1-8B", "H100", tp=1).own_decode
     assert _predicted(slope) == pytest.approx(decode.kv_terms[0][0] * 1e9)
     intercept = point(tmp_path, **cells, metric="itl_intercept_ms")
     assert _predicted(intercept) == pytest.approx(decode.weights_s(1) * 1e3)
