@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from kvtrace.audit.checks import is_pool
-from kvtrace.audit.fleets import TODAY
+from kvtrace.audit.end_replays import replay_ends
+from kvtrace.audit.ends import EndFleet
+from kvtrace.audit.fleets import TODAY, build_fleets
 from kvtrace.audit.slo import check_slo, lookup_slack_s
 from kvtrace.audit.thresholds import NET_NEGATIVE_SHARE
 from kvtrace.cost.deployment import Deployment
@@ -51,6 +53,8 @@ class Replays:
     """The same window on one instance less: the local options and the best pool."""
     arbiter: tuple[ReplayResult, ...] = ()
     """Pools with many net-negative hits, loading only what is priced below recomputing."""
+    ends: tuple[EndFleet, ...] = ()
+    """What saves whole instances, at the ends of the model's constants."""
 
     @property
     def trace(self) -> RequestTrace | None:
@@ -225,6 +229,35 @@ def search_fleets(
             found[option_id] = answer[0]
     watch.finish(f"{len(found)} of {len(by_id)} options keep the SLO at some size")
     return found
+
+
+def with_ends(
+    replays: Replays,
+    searched: Mapping[str, int],
+    deployment: Deployment,
+    fleet: Fleet,
+    watch: Progress,
+) -> Replays:
+    """The replays, with what saves whole instances asked again at the ends of the constants."""
+    windowed = replays.windowed
+    if windowed is None or not replays.results:
+        return replays
+    ids = [result.scenario.option_id for result in replays.results]
+    fleets = build_fleets(
+        windowed.window,
+        replays.results,
+        fewer=replays.fewer,
+        arbiter=replays.arbiter,
+        searched=searched,
+        slack_s={ident: lookup_slack_s(deployment, ident) for ident in ids},
+    )
+    if not fleets.claims():
+        return replays
+    watch.start("ends of the constants")
+    run = _Run(windowed, watch)
+    ends = replay_ends(fleets, windowed.window, deployment, fleet, run.one)
+    watch.finish(f"{len(run.wall_s)} replays")
+    return replace(replays, ends=ends)
 
 
 def _keeps_slo_of(

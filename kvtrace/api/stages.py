@@ -12,7 +12,14 @@ from typing import Final
 
 from kvtrace import __version__
 from kvtrace.api import policy_tables, pool_tables
-from kvtrace.api.replays import Replays, accepted, choose_window, replay_options, search_fleets
+from kvtrace.api.replays import (
+    Replays,
+    accepted,
+    choose_window,
+    replay_options,
+    search_fleets,
+    with_ends,
+)
 from kvtrace.api.results import (
     IngestOutcome,
 )
@@ -180,6 +187,7 @@ def audit_input(
         warmup_requests=replays.history,
         fewer=replays.fewer,
         arbiter=replays.arbiter,
+        ends=replays.ends,
         fleet_at_slo=modelled.fleet_at_slo,
         refused_requests=modelled.refused_requests,
         deployment=modelled.deployment,
@@ -218,6 +226,8 @@ def model(
         )
     is_full = is_audit and settings.text("depth") == "full"
     fleets = search_fleets(replays, deployment, setup.fleet, watch) if is_full else {}
+    if is_audit:
+        replays = with_ends(replays, fleets, deployment, setup.fleet, watch)
     return Modelled(deployment, setup, whole, refused, replays, fleets, every)
 
 

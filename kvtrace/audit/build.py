@@ -219,6 +219,7 @@ def _fleets(inputs: AuditInput) -> Fleets:
         arbiter=inputs.arbiter,
         searched=inputs.fleet_at_slo,
         slack_s={ident: lookup_slack_s(inputs.deployment, ident) for ident in ids},
+        ends=inputs.ends,
     )
 
 

@@ -142,13 +142,14 @@ def _value_minus_cost(case: Case, pool: PoolCase) -> Quantity:
 
 
 def _instances(pool: PoolCase) -> str:
-    """`1 whole instance given back, by replay (estimate 0.56)`."""
+    """`1 whole instance given back, by replay (the low, 1, by replays at the ends …)`."""
     saved = pool.instances_saved
     how = "by replay" if pool.is_saving_replayed else "by the estimate, no replay on fewer"
     noun = "instance" if saved.value == 1 else "instances"
+    low = f"the low, {saved.low:,.0f}, by replays at the ends of the constants"
     return (
         f"{saved.value:,.0f} whole {noun} given back beyond the best option without a pool, {how} "
-        f"(freed prefill alone: {pool.estimate.value:.2f}; the high is {saved.high:.2f})"
+        f"({low}; freed prefill alone: {pool.estimate.value:.2f}; the high is {saved.high:.2f})"
     )
 
 

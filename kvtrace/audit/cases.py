@@ -32,14 +32,15 @@ class PoolCase:
     """Tokens that it serves beyond the best option without a pool; below zero where that one holds
     more."""
     saving: Range
-    """USD a month; low and value are whole instances that replays give back, the high may be an
-    estimate."""
+    """USD a month; low and value are whole instances that replays give back, the low at the ends of
+    the model's constants; the high may be an estimate."""
     unrounded_saving_usd: float
     """USD a month of the freed prefill time, before rounding to whole instances: an estimate."""
     cost: Range
     """USD a month of what the pool adds."""
     instances_saved: Range
-    """Whole instances by replay (low, value); the high may be the estimate from freed time."""
+    """Whole instances by replay: value at the middle of the constants, low at their ends; the high
+    may be the estimate from freed time."""
     is_no_slower: bool
     """Within tolerance of today's TTFT and TPOT, over all requests and in each prompt bucket that
     has enough of them."""
@@ -57,9 +58,11 @@ class PoolCase:
     """Instances that its freed prefill time is worth, before rounding: an estimate; null: as
     `instances_saved`."""
     is_saving_replayed: bool = False
-    """Replays on fewer instances stand behind the low of `instances_saved`."""
+    """Replays on fewer instances stand behind low and value of `instances_saved`."""
     how_saved: str = ""
     """What those replays say, for people."""
+    at_ends: str = ""
+    """What the same replays at the ends of the constants say, for people."""
     worst_excess: str = ""
     """Where its tail is longer than today's, for people: `+12 ms at p90 of prompts of …`."""
     unjudged: str = ""
@@ -87,6 +90,13 @@ class PoolCase:
         return is_proved and self.keeps_slo and self.saving.low > self.cost.high
 
     @property
+    def is_shown_at_the_middle(self) -> bool:
+        """Replays at middle constants give an instance back, those at the ends do not all."""
+        return (
+            self.is_saving_replayed and self.instances_saved.low < 1 <= self.instances_saved.value
+        )
+
+    @property
     def estimate(self) -> Range:
         """Instances that the freed prefill time is worth, before rounding."""
         return self.instances_saved if self.freed is None else self.freed
@@ -101,6 +111,7 @@ def choose_pool(pools: Sequence[PoolCase]) -> PoolCase | None:
     for some in (
         [pool for pool in pools if pool.is_paying],
         [pool for pool in pools if pool.keeps_slo and pool.instances_saved.low >= 1],
+        [pool for pool in pools if pool.keeps_slo and pool.is_shown_at_the_middle],
         [pool for pool in pools if pool.keeps_slo and pool.is_saving_replayed],
         [pool for pool in pools if pool.keeps_slo],
         [pool for pool in pools if pool.is_feasible and pool.is_faster_than_recompute],

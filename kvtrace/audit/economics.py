@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.audit.bounds import busiest_instances
+from kvtrace.audit.fleets import Saved
 from kvtrace.audit.ranges import Range
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.thresholds import (
@@ -49,7 +50,8 @@ class Saving:
     """GPU time given back."""
 
     instances: Range
-    """Low and value are whole instances; the high may be an estimate."""
+    """Low and value are whole instances by replay, the low at the ends of the constants; the high
+    may be an estimate."""
     usd_per_month: Range
     unrounded_usd_per_month: float
     """Worth of the freed time before rounding: an estimate."""
@@ -96,18 +98,20 @@ def instance_usd_per_month(fleet: Fleet) -> Range:
 
 
 def value_saving(
-    at_least: int, freed: Range, fleet: Fleet, *, is_replayed: bool, is_rival_able: bool = True
+    saved: Saved, freed: Range, fleet: Fleet, *, is_replayed: bool, is_rival_able: bool = True
 ) -> Saving:
     """Worth of saved instances; never more than the fleet.
 
-    `at_least`: whole instances by replay. Where no replay on fewer instances speaks
-    (`is_replayed` False), the value is the estimate in whole instances, and the low stays.
-    The last instance serves: it is not saved, unless the rival needs more than the fleet.
+    The low is what replays at the ends of the constants give back, the value what they do at the
+    middle. Where no replay on fewer instances speaks (`is_replayed` False), the value is the
+    estimate in whole instances. The last instance serves: it is not saved, unless the rival needs
+    more than the fleet.
     """
     most = fleet.instances - is_rival_able
     estimate = min(math.floor(freed.value), most)
-    value = float(at_least if is_replayed else max(at_least, estimate))
-    instances = Range(float(at_least), value, max(value, min(freed.high, float(fleet.instances))))
+    value = float(saved.at_least if is_replayed else max(saved.at_least, estimate))
+    high = max(value, min(freed.high, float(fleet.instances)))
+    instances = Range(float(saved.low), value, high)
     month = instance_usd_per_month(fleet)
     return Saving(
         instances=instances,

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kvtrace.audit.checks import is_local, is_pool
+from kvtrace.audit.ends import Claim, EndFleet, RunKey
 from kvtrace.audit.slo import SloCheck, check_slo
 from kvtrace.audit.thresholds import NET_NEGATIVE_DOMINATES
 from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.scenario import LoadDecision
 from kvtrace.replay.summary import gpu_seconds, hit_costs, percentiles
 from kvtrace.schema.arrays import RequestTrace
 
@@ -37,6 +39,8 @@ class Standing:
     searched: int | None
     as_replayed: SloCheck | None = None
     """`check` of the option with the load decision that all options share."""
+    fewer_decision: LoadDecision = "always"
+    """Of the replay behind `fewer`, and of a search."""
 
     @property
     def is_feasible(self) -> bool:
@@ -77,16 +81,28 @@ class Standing:
             return instances + 1
         return instances if self.fewer is not None and self.fewer.is_clearly_missed else 1
 
+    def run(self, instances: int) -> RunKey:
+        """The replay of it on so many instances that speaks for it."""
+        scenario = self.result.scenario
+        is_stated = self.searched is None and instances == scenario.instances
+        decision = scenario.load_decision if is_stated else self.fewer_decision
+        return RunKey(scenario.option_id, instances, decision)
+
 
 @dataclass(frozen=True, slots=True)
 class Saved:
     """Whole instances that an option saves, by replays."""
 
     at_least: int
+    """At the middle of the model's constants."""
     is_replayed: bool
     """Replays speak for both sides; False: nobody replayed fewer instances."""
     how: str
     """For people; empty where nothing is known."""
+    low: int = 0
+    """`at_least` where the same replays at the ends of the constants show it, too; else none."""
+    at_ends: str = ""
+    """What those replays say, for people; empty where nothing is claimed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +116,8 @@ class Fleets:
     rival_id: str | None = None
     """The best option without a pool."""
     local_ids: tuple[str, ...] = field(default=())
+    ends: tuple[EndFleet, ...] = ()
+    """The same at the ends of the constants; empty: not replayed there."""
 
     @property
     def rival(self) -> Standing | None:
@@ -127,7 +145,33 @@ class Fleets:
             at_least = max(0, least - need)
         is_tried = mine.fewer is not None or mine.searched is not None
         is_replayed = at_least > 0 or is_tried
-        return Saved(at_least, is_replayed=is_replayed, how=self._how(mine, rivals, at_least))
+        how = self._how(mine, rivals, at_least)
+        if not at_least:
+            return Saved(0, is_replayed=is_replayed, how=how)
+        claim = _claim(mine, rivals, need=need, saved=at_least)
+        is_held, at_ends = self._at_ends(claim)
+        low = at_least if is_held else 0
+        return Saved(at_least, is_replayed, how, low, at_ends)
+
+    def claims(self) -> tuple[Claim, ...]:
+        """What the ends of the constants have to be asked: all that is saved over any reference."""
+        found: dict[Claim, None] = {}
+        for ident, mine in self.standings.items():
+            for against in (self.local_ids, (TODAY,)):
+                saved = self.saved(ident, against=[i for i in against if i in self.standings])
+                rivals = [self.standings[i] for i in against if i in self.standings and i != ident]
+                if saved.at_least and mine.most is not None:
+                    claim = _claim(mine, rivals, need=mine.most, saved=saved.at_least)
+                    found[claim] = None
+        return tuple(found)
+
+    def _at_ends(self, claim: Claim) -> tuple[bool, str]:
+        """Whether the claim holds at all ends, and the sentence about it."""
+        if not self.ends:
+            return False, "the ends of the model's constants were not replayed"
+        faults = [fault for end in self.ends if (fault := end.fault(claim))]
+        titles = " and with ".join(end.title for end in self.ends)
+        return not faults, faults[0] if faults else f"it is the same with {titles} (replayed)"
 
     def _unmet(self, mine: Standing) -> str:
         return "" if mine.check is None else str(mine.check)
@@ -152,6 +196,12 @@ class Fleets:
                 "or misses them narrowly (replayed): that instance can be given back without a pool"
             )
         return ""
+
+
+def _claim(mine: Standing, rivals: Iterable[Standing], *, need: int, saved: int) -> Claim:
+    """On `need` instances it keeps the SLO; on all but one of `need + saved` no rival does."""
+    least = need + saved
+    return Claim(mine.run(need), tuple(rival.run(least - 1) for rival in rivals))
 
 
 def _worst(check: SloCheck) -> str:
@@ -182,6 +232,7 @@ def build_fleets(
     arbiter: Sequence[ReplayResult] = (),
     searched: Mapping[str, int] | None = None,
     slack_s: Mapping[str, float] | None = None,
+    ends: Sequence[EndFleet] = (),
 ) -> Fleets:
     """Where each option stands. `slack_s`: by option id, the uncertainty of its lookup."""
     if trace is None or not results:
@@ -199,9 +250,17 @@ def build_fleets(
         ident = result.scenario.option_id
         variants = [result, *(r for r in arbiter if r.scenario.option_id == ident)]
         best = _better([(r, check(r)) for r in variants])
-        tried = [c for r in fewer if r.scenario.option_id == ident and (c := check(r)) is not None]
-        kept = next((c for c in tried if c.is_kept), tried[0] if tried else None)
-        standings[ident] = Standing(best[0], best[1], kept, found.get(ident), check(result))
+        tried = [
+            (c, r) for r in fewer if r.scenario.option_id == ident and (c := check(r)) is not None
+        ]
+        kept = next((one for one in tried if one[0].is_kept), tried[0] if tried else None)
+        standings[ident] = Standing(
+            *best,
+            fewer=None if kept is None else kept[0],
+            searched=found.get(ident),
+            as_replayed=check(result),
+            fewer_decision=(result if kept is None else kept[1]).scenario.load_decision,
+        )
     local_ids = tuple(i for i in standings if is_local(i))
     return Fleets(
         standings,
@@ -209,6 +268,7 @@ def build_fleets(
         instances=results[0].scenario.instances,
         rival_id=_rival([(i, standings[i]) for i in local_ids]),
         local_ids=local_ids,
+        ends=tuple(ends),
     )
 
 

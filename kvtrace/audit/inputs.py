@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 import polars as pl
 
+from kvtrace.audit.ends import EndFleet
 from kvtrace.audit.record import Cell
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
@@ -115,6 +116,9 @@ class AuditInput:
     searched. An option that was not searched is absent."""
     arbiter: tuple[ReplayResult, ...] = ()
     """Options of `replays` once more, loading only what is priced below recomputing it."""
+    ends: tuple[EndFleet, ...] = ()
+    """What the saved instances rest on at the ends of the constants; empty: nothing is saved, or
+    it was not asked, and then the low of a saving is nothing."""
 
     @property
     def unconfirmed(self) -> tuple[str, ...]:

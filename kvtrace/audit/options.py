@@ -190,7 +190,7 @@ def _add_money(
     freed = freed_instances(busy_s, money.span_s) * money.factor
     saved = money.fleets.saved(option.id, against=(base.scenario.option_id,))
     saving = value_saving(
-        saved.at_least,
+        saved,
         freed,
         money.fleet,
         is_replayed=saved.is_replayed or not _keeps_slo(option, money),
@@ -208,7 +208,8 @@ def _add_money(
         f"whole_instances_saved:{option.id}",
         saving.instances,
         title=f"whole instances given back at today's SLO {against}",
-        source=saved.how or _why_unreplayed(option, money),
+        source="; ".join(one for one in (saved.how, saved.at_ends) if one)
+        or _why_unreplayed(option, money),
     )
     if money.has_monthly_load:
         option.usd_saved_per_month = saving.usd_per_month.value
@@ -216,8 +217,8 @@ def _add_money(
             f"saving:{option.id}",
             saving.usd_per_month,
             title=f"{option.title}: saved {against}, in whole instances",
-            source="whole instances by replay, at the high by freed prefill time; GPU price in the "
-            "assumptions",
+            source="whole instances: value by replays at the middle of the constants, low by the "
+            "same at their ends, high by freed prefill time; GPU price in the assumptions",
         )
 
 

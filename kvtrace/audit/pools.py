@@ -47,7 +47,7 @@ def _pool_case(
     freed = freed_instances(busy_s, span_s) * factor
     saved = fleets.saved(ident)
     saving = value_saving(
-        saved.at_least,
+        saved,
         freed,
         fleet,
         is_replayed=saved.is_replayed,
@@ -75,6 +75,7 @@ def _pool_case(
         break_even_bytes_per_s=break_even,
         is_saving_replayed=saved.is_replayed,
         how_saved=saved.how,
+        at_ends=saved.at_ends,
         worst_excess=_excess(check),
         unjudged=_unjudged(standing),
         is_feasible=standing.is_feasible,

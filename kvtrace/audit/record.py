@@ -228,8 +228,8 @@ class Option(msgspec.Struct, kw_only=True):
     """Instances (groups of GPUs) that its freed prefill time is worth, before rounding, against
     HBM only: an estimate, as if the fleet were sized by its mean load."""
     whole_instances_saved: Quantity | None = None
-    """Whole instances that it gives back at today's SLO, against HBM only: low and value by replays
-    on fewer instances, the high by the estimate."""
+    """Whole instances that it gives back at today's SLO, against HBM only: the value by replays on
+    fewer instances, the low by the same at the ends of the constants, the high by the estimate."""
     instances_at_slo: int | None = None
     """Instances that are enough for today's SLO, by search, else by the replays that were made, of
     the better of its load decisions; null where it takes more than the stated fleet."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
 from kvtrace.audit.bounds import knows_flops
+from kvtrace.audit.ends import Speed
 from kvtrace.audit.ranges import Range
 from kvtrace.audit.record import CurvePoint, Quantity
 from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet
 from kvtrace.cost.hardware import HardwareProfile, Link, Network
@@ -25,7 +27,6 @@ from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.summary import move_seconds
 from kvtrace.units import format_rate
 
-Speed = Literal["slow", "fast"]
 _GEMM: Final = ".gemm_"
 _PATHS: Final = {
     "dram_idle": "dram_pcie",
@@ -89,6 +90,22 @@ def net_negative_range(result: ReplayResult, deployment: Deployment) -> NetNegat
     )
 
 
+def at_end(deployment: Deployment, *, moves: Speed, prefill: Speed) -> Deployment:
+    """The deployment with the constants of moves, and with the GEMM efficiency, at one end each."""
+    return replace(
+        deployment,
+        hardware=_hardware_at(deployment.hardware, moves),
+        efficiencies=_efficiencies_at(deployment, fast=prefill == "fast"),
+    )
+
+
+def _efficiencies_at(deployment: Deployment, *, fast: bool) -> EfficiencyTable:
+    table = deployment.efficiencies or efficiency_table()
+    own = table.family(deployment.hardware.gpu.family)
+    gemm = {dtype: end_of(share, high=fast) for dtype, share in own.gemm.items()}
+    return replace(table, families={**table.families, own.family: replace(own, gemm=gemm)})
+
+
 def _path(deployment: Deployment, path_id: str, speed: Speed) -> MovePath:
     return replace(deployment, hardware=_hardware_at(deployment.hardware, speed)).path(path_id)
 
@@ -101,13 +118,13 @@ def _hardware_at(hardware: HardwareProfile, speed: Speed) -> HardwareProfile:
         host_link=_link_at(hardware.host_link, fast=fast),
         tcp=_network_at(hardware.tcp, fast=fast),
         rdma=_network_at(hardware.rdma, fast=fast),
-        dram_read_bytes_per_s=_end(hardware.dram_read_bytes_per_s, high=fast),
-        dram_write_bytes_per_s=_end(hardware.dram_write_bytes_per_s, high=fast),
-        load_efficiency=_end(hardware.load_efficiency, high=fast),
-        load_contention=_end(hardware.load_contention, high=not fast),
-        handover_s=_end(hardware.handover_s, high=not fast),
-        dram_lookup_s=_end(hardware.dram_lookup_s, high=not fast),
-        pool_lookup_s=_end(hardware.pool_lookup_s, high=not fast),
+        dram_read_bytes_per_s=end_of(hardware.dram_read_bytes_per_s, high=fast),
+        dram_write_bytes_per_s=end_of(hardware.dram_write_bytes_per_s, high=fast),
+        load_efficiency=end_of(hardware.load_efficiency, high=fast),
+        load_contention=end_of(hardware.load_contention, high=not fast),
+        handover_s=end_of(hardware.handover_s, high=not fast),
+        dram_lookup_s=end_of(hardware.dram_lookup_s, high=not fast),
+        pool_lookup_s=end_of(hardware.pool_lookup_s, high=not fast),
     )
 
 
@@ -115,20 +132,21 @@ def _network_at(network: Network, *, fast: bool) -> Network:
     return replace(
         network,
         port=_link_at(network.port, fast=fast),
-        setup_s=_end(network.setup_s, high=not fast),
+        setup_s=end_of(network.setup_s, high=not fast),
     )
 
 
 def _link_at(link: Link, *, fast: bool) -> Link:
     return replace(
         link,
-        max_bytes_per_s=_end(link.max_bytes_per_s, high=fast),
-        op_s=_end(link.op_s, high=not fast),
-        latency_s=_end(link.latency_s, high=not fast),
+        max_bytes_per_s=end_of(link.max_bytes_per_s, high=fast),
+        op_s=end_of(link.op_s, high=not fast),
+        latency_s=end_of(link.latency_s, high=not fast),
     )
 
 
-def _end(constant: Constant, *, high: bool) -> Constant:
+def end_of(constant: Constant, *, high: bool) -> Constant:
+    """The constant at its low or high end; as it is where that end is not known."""
     value = constant.high if high else constant.low
     if value is None:
         return constant

@@ -76,7 +76,8 @@ def money_reason(case: Case, pool: PoolCase) -> str:
 
 def fleet_reasons(case: Case, pool: PoolCase) -> tuple[str, ...]:
     """What replays say of the load and of fewer instances; nothing where they are mute."""
-    shown = (case.load or "", pool.how_saved, pool.unjudged)
+    at_ends = pool.at_ends and pool.at_ends[0].upper() + pool.at_ends[1:]
+    shown = (case.load or "", pool.how_saved, at_ends, pool.unjudged)
     return tuple(sentence for sentence in shown if sentence)
 
 
@@ -300,6 +301,11 @@ def _whole_condition(case: Case, pool: PoolCase) -> tuple[str, ...]:
     """An instance is given back whole or not at all, and a replay has to show it."""
     if pool.instances_saved.low >= 1:
         return ()
+    if pool.is_shown_at_the_middle:
+        return (
+            f"it gives back {whole_gpus(case)} at the ends of the model's constants, too, or a "
+            f"calibration narrows them: {pool.at_ends}",
+        )
     return (
         f"it gives back {whole_gpus(case)} at today's TTFT and TPOT, shown by a replay on fewer "
         f"instances; freed prefill alone is worth {pool.estimate.value:.2f} instances (estimate)",
@@ -375,6 +381,11 @@ def _lead_by_money(case: Case, pool: PoolCase) -> str:
     is_replayed = pool.is_saving_replayed or case.is_fewer_kept
     if pool.instances_saved.low < 1 and not case.prefill_binds and not is_replayed:
         return "prefill limits the fleet; now freed prefill need not give a GPU back"
+    if pool.is_shown_at_the_middle:
+        return (
+            f"it gives back {whole_gpus(case)} over the range of the model's constants: replays at "
+            "their middle show it, those at their ends do not"
+        )
     if pool.instances_saved.low < 1:
         return (
             f"it gives back {whole_gpus(case)}: no replay shows that it does, and freed prefill is "

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from kvtrace.audit.ends import ENDS, EndFleet, RunKey
 from kvtrace.audit.inputs import AuditInput, SettingValue
+from kvtrace.audit.slo import check_slo
 from kvtrace.cost.deployment import Deployment, build_deployment
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet, default_fleet
@@ -120,6 +122,7 @@ def make_result(
         pull_s=each(pull_s),
         load_s=each(load_s),
         prefill_s=each(prefill_s),
+        stall_s=each(0.0),
         ttft_s=each(queue_s + pull_s + load_s + prefill_s),
         tpot_s=each(float("nan")),
         e2e_s=each(queue_s + pull_s + load_s + prefill_s + 2.0),
@@ -128,6 +131,9 @@ def make_result(
         recompute_hit_s=each(recompute_hit_s),
         hit_tokens={tier: np.full(requests, tokens, np.int64) for tier, tokens in hits.items()},
         computed_tokens=np.full(requests, PROMPT - served, dtype=np.int64),
+        declined_tokens=np.zeros(requests, dtype=np.int64),
+        declined_move_s=each(0.0),
+        declined_recompute_s=each(0.0),
         moved_bytes=each(moved),
     )
     return ReplayResult(
@@ -371,16 +377,31 @@ def standard_fewer() -> tuple[ReplayResult, ...]:
     )
 
 
+def standard_ends() -> tuple[EndFleet, ...]:
+    """The same at both ends as at the middle: every option on seven instances against HBM on eight.
+
+    Seconds of the model at hand do not change with the end, so its checks are those of the middle.
+    """
+    trace, today = make_trace(), standard_replays()[0]
+    checks = {
+        RunKey(one.scenario.option_id, 7, "always"): check_slo(trace, one, today)
+        for one in standard_fewer()
+    }
+    return tuple(EndFleet(end.title, checks) for end in ENDS)
+
+
 def make_input(**changes: Any) -> AuditInput:
     """A service for which the pool pays; `changes` replace fields.
 
-    Other replays come without replays on fewer instances, unless `changes` has them.
+    Other replays come without replays on fewer instances, unless `changes` has them, and those of
+    the ends of the constants come with them.
     """
     values: dict[str, Any] = {
         "manifest": make_manifest(),
         "queries": reuse_queries(),
         "replays": standard_replays(),
         "fewer": () if "replays" in changes else standard_fewer(),
+        "ends": () if "replays" in changes and "fewer" not in changes else standard_ends(),
         "trace": make_trace(),
         "deployment": make_deployment(),
         "fleet": make_fleet(),

@@ -26,6 +26,7 @@ from kvtrace.audit.economics import (
     peak_instances,
     value_saving,
 )
+from kvtrace.audit.fleets import Saved
 from kvtrace.audit.ranges import Range, finite, ratio
 from kvtrace.cost.fleet import pool_usd_per_month
 from kvtrace.replay.result import ReplayResult
@@ -198,6 +199,10 @@ def test_empty_buckets_cost_nothing() -> None:
     assert all_prefill_upper_s([(4, 8, 0, 0)], Quadratic()) == 0.0
 
 
+def saved(at_least: int, *, low: int = 0) -> Saved:
+    return Saved(at_least, is_replayed=at_least > 0, how="", low=low)
+
+
 def test_freed_instances_follow_the_busy_share_of_the_fleet() -> None:
     # 140 s freed in 100 s: 1.4 instances at full use, 2 at 70 %, 2.8 at half.
     freed = freed_instances(140.0, 100.0)
@@ -207,22 +212,32 @@ def test_freed_instances_follow_the_busy_share_of_the_fleet() -> None:
 
 def test_savings_are_whole_instances_by_replay_and_never_more_than_the_fleet() -> None:
     fleet = make_fleet()  # 8 instances at $17 520 a month
-    saving = value_saving(1, Range(1.4, 2.9, 2.95), fleet, is_replayed=True)
+    saving = value_saving(saved(1, low=1), Range(1.4, 2.9, 2.95), fleet, is_replayed=True)
     assert saving.instances == Range(1, 1, 2.95)
     assert saving.usd_per_month.value == pytest.approx(17_520)
     assert saving.usd_per_month.high == pytest.approx(2.95 * 17_520)
     assert saving.unrounded_usd_per_month == pytest.approx(2.9 * 17_520)
-    most = value_saving(2, Range(9, 12, 20), fleet, is_replayed=True).instances
+    most = value_saving(saved(2, low=2), Range(9, 12, 20), fleet, is_replayed=True).instances
     assert most == Range(2, 2, 8)
+
+
+def test_the_low_of_a_saving_is_that_of_the_ends_of_the_constants() -> None:
+    # Replays at middle constants give back one instance, those at the ends none: $0 to $17 520.
+    saving = value_saving(saved(1, low=0), Range(0.4, 0.9, 1.2), make_fleet(), is_replayed=True)
+    assert saving.instances == Range(0, 1, 1.2)
+    assert saving.usd_per_month.low == 0.0
+    assert saving.usd_per_month.value == pytest.approx(17_520)
 
 
 def test_an_estimate_without_a_replay_has_a_low_of_nothing() -> None:
     fleet = make_fleet()
-    assert value_saving(0, Range(2, 2.9, 4), fleet, is_replayed=False).instances == Range(0, 2, 4)
+    assert value_saving(saved(0), Range(2, 2.9, 4), fleet, is_replayed=False).instances == Range(
+        0, 2, 4
+    )
     # The last instance serves, unless the rival needs more than all of them.
     all_of_it = Range(9, 12, 20)
-    assert value_saving(0, all_of_it, fleet, is_replayed=False).instances.value == 7
-    able = value_saving(0, all_of_it, fleet, is_replayed=False, is_rival_able=False)
+    assert value_saving(saved(0), all_of_it, fleet, is_replayed=False).instances.value == 7
+    able = value_saving(saved(0), all_of_it, fleet, is_replayed=False, is_rival_able=False)
     assert able.instances.value == 8
 
 

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtrace.audit.build import build_audit
+from kvtrace.audit.end_replays import replay_ends, worst_fleet
+from kvtrace.audit.ends import ENDS, RunKey
 from kvtrace.audit.fleets import build_fleets
 from kvtrace.audit.lru import lru_hit_tokens
 from kvtrace.audit.record import CurvePoint
@@ -23,8 +25,9 @@ from kvtrace.audit.sensitivity import (
     prefill_factor,
 )
 from kvtrace.audit.slo import check_slo, lookup_slack_s
+from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.result import ReplayResult
-from kvtrace.replay.scenario import TierSpec
+from kvtrace.replay.scenario import Scenario, TierSpec
 from kvtrace.schema.arrays import RequestTrace
 from tests.unit.audit_fakes import (
     BLOCK,
@@ -34,6 +37,7 @@ from tests.unit.audit_fakes import (
     make_result,
     make_trace,
     reuse_queries,
+    standard_ends,
     standard_fewer,
     standard_replays,
 )
@@ -376,3 +380,67 @@ def test_reuse_older_than_the_window_is_not_erased() -> None:
     assert record.replay_window.warmup_requests == 77
     assert "ever used again" not in record.verdict.headline
     assert record.verdict.outcome != "does_not_pay"
+
+
+# --- the ends of the constants -----------------------------------------------------------------
+
+
+def test_a_saving_that_only_the_middle_of_the_constants_shows_has_a_low_of_nothing() -> None:
+    # At the slow end the pool waits 400 s instead of 80 s: it misses the 320 s of HBM on eight.
+    slow = make_result("pool_dram_rdma_direct", title="Pool", hits={"hbm": 0}, queue_s=400.0)
+    fast, worst = standard_ends()
+    key = RunKey("pool_dram_rdma_direct", 7, "always")
+    late = check_slo(make_trace(), slow, standard_replays()[0])
+    ends = (fast, replace(worst, checks={**worst.checks, key: late}))
+    verdict = build_audit(make_input(ends=ends)).verdict
+    assert verdict.outcome == "pays_only_if"
+    assert any("With slow moves and slow prefill it does not hold" in r for r in verdict.reasons)
+    value = next(q for q in verdict.carrying_numbers if q.unit == "USD/month")
+    assert value.low is not None
+    assert float(value.low) < 0 < float(value.value or 0)
+    assert build_audit(make_input()).verdict.outcome == "pays"
+
+
+def test_a_rival_that_is_good_enough_at_one_end_takes_the_low() -> None:
+    # With fast prefill HBM alone keeps its own 320 s on seven: nothing is owed to the pool there.
+    fast, worst = standard_ends()
+    key = RunKey("hbm_only", 7, "always")
+    kept = check_slo(make_trace(), standard_replays()[0], standard_replays()[0])
+    ends = (replace(fast, checks={**fast.checks, key: kept}), worst)
+    saved = build_fleets(make_trace(), standard_replays(), fewer=standard_fewer(), ends=ends).saved(
+        "pool_dram_rdma_direct"
+    )
+    assert (saved.at_least, saved.low) == (1, 0)
+    assert "HBM only does as well" in saved.at_ends
+
+
+def test_the_claims_of_a_fleet_name_the_replays_that_test_them() -> None:
+    fleets = build_fleets(make_trace(), standard_replays(), fewer=standard_fewer())
+    (over_all, over_hbm) = fleets.claims()
+    assert over_all.option == RunKey("pool_dram_rdma_direct", 7, "always")
+    assert {key.option_id for key in over_all.rivals} == {"hbm_only", "kv_routing", "dram_idle"}
+    assert {key.instances for key in over_all.rivals} == {7}
+    assert over_hbm.rivals == (RunKey("hbm_only", 7, "always"),)
+    assert fleets.saved("pool_dram_rdma_direct").low == 0
+
+
+def test_the_ends_replay_each_claim_with_slow_moves_and_both_prefills() -> None:
+    fleets = build_fleets(make_trace(), standard_replays(), fewer=standard_fewer())
+    seen: list[Scenario] = []
+
+    def replay(scenario: Scenario) -> ReplayResult:
+        seen.append(scenario)
+        return make_result(scenario.option_id, hits={"hbm": 0}, instances=scenario.instances)
+
+    deployment, fleet = make_deployment(), make_fleet()
+    ends = replay_ends(fleets, make_trace(), deployment, fleet, replay)
+    assert [end.title for end in ends] == [end.title for end in ENDS]
+    one_end = [(s.option_id, s.instances) for s in seen[: len(seen) // 2]]
+    assert one_end[:2] == [("hbm_only", 8), ("pool_dram_rdma_direct", 7)]
+    assert len(set(one_end)) == len(one_end)
+    middle = {s.option_id: s for s in build_scenarios(deployment, fleet)}["hbm_only"].prefill
+    fast, slow = (s.prefill.prefill_s(8000, 0) for s in seen if s.instances == 8)
+    assert fast < middle.prefill_s(8000, 0) < slow
+    rates = [s.links["pool_nic_rdma"].bytes_per_s for s in seen if s.option_id.startswith("pool_")]
+    assert len(set(rates)) == 1
+    assert rates[0] == worst_fleet(fleet).pool_bytes_per_s < fleet.pool_bytes_per_s
