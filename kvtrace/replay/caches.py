@@ -140,27 +140,36 @@ class BlockCache:
                     break
         return lacking
 
-    def store(self, blocks: Sequence[int]) -> None:
-        """Use what is there of a request's blocks (head first), and put in the rest."""
-        place = self._touch(blocks)
-        if place:
-            self._order.found(blocks[place - 1])
-        base, request = self._stamp - len(blocks), self._request
+    def store(self, blocks: Sequence[int]) -> Sequence[int]:
+        """Use what is there of a request's blocks (head first), and put in the rest.
+
+        Returns those for which there was no room.
+        """
+        lead = self._touch(blocks)
+        if lead:
+            self._order.found(blocks[lead - 1])
+        last = self._stamp - 1
         order = self._order
+        left_out: list[int] = []
         for place, block in enumerate(blocks):
             if block in self._used_at:
                 continue
-            is_in = self._is_admitted(block)
-            if is_in:
-                order.meet(block)
-                is_in = self._make_room(request)
-            if is_in:
-                order.enter(block, base + len(blocks) - 1 - place, request, place)
+            if not self._is_admitted(block):
+                if order.holds_prefixes:
+                    break
+                continue
+            order.meet(block)
+            if self._make_room(self._request):
+                order.enter(block, last - place, self._request, place)
                 self._used_at[block] = self._clock.now
                 self._grow(block)
-            elif order.holds_prefixes:
-                break
+            else:
+                left_out.append(block)
+                if order.holds_prefixes:
+                    left_out += [one for one in blocks[place + 1 :] if one not in self._used_at]
+                    break
         order.offer([block for block in blocks if block in self._used_at])
+        return left_out
 
     def drop(self, blocks: Iterable[int]) -> None:
         """The blocks have gone up the chain."""

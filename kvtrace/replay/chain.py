@@ -59,7 +59,8 @@ class Chain:
         """Tokens after the HBM hit that a request computes while the parts last found for it load;
         decision `split` alone."""
         self._threshold = scenario.load_threshold_tokens
-        self._is_layerwise = scenario.overlap == "layerwise" and not scenario.idealised
+        is_layerwise = scenario.overlap == "layerwise" and scenario.layers > 1
+        self._is_layerwise = is_layerwise and not scenario.idealised
         self._layers = scenario.layers
         self._prunes = scenario.load_decision == "arbiter" and not self._is_layerwise
         self._prefill_s = scenario.prefill.prefill_s
@@ -134,13 +135,27 @@ class Chain:
     # ---------------------------------------------------------------- the decision
 
     def _decide(self, request: int, instance: int, run: Run, parts: list[Part]) -> list[Part]:
-        """The parts to load of those found; the head that is computed meanwhile is noted."""
+        """The parts to load of those found; what is declined is noted, with both its prices."""
+        found = sum(part.tokens for part in parts)
         if self._decision == "threshold":
-            found = sum(part.tokens for part in parts)
-            return parts if found >= self._threshold else []
-        if self._decision == "split":
-            return self._split(request, instance, run, parts)
-        return parts[: self._worth(request, instance, run[2], parts)]
+            taken = parts if found >= self._threshold else []
+        elif self._decision == "split":
+            taken = self._split(request, instance, run, parts)
+        else:
+            taken = parts[: self._worth(request, instance, run[2], parts)]
+        requests = self._requests
+        is_cut = self._decision == "split" and bool(taken)
+        left = [] if is_cut else parts[len(taken) :]
+        hit = requests.tokens(request, run[2]) + found
+        declined = sum(part.tokens for part in left)
+        requests.declined[request] = declined
+        requests.declined_move_s[request] = sum(
+            self._move_s(part.tier, instance, part.tokens * self._kv_bytes) for part in left
+        )
+        requests.declined_recompute_s[request] = (
+            self._rest_s(request, hit - declined) - self._rest_s(request, hit) if declined else 0.0
+        )
+        return taken
 
     def _may_pay(self, request: int, instance: int, blocks: int, tier: Tier) -> bool:
         """Whether loading all that is missing after `blocks` from the tier would shorten it.

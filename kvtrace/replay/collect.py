@@ -102,6 +102,7 @@ def _timeline(
         lookup_s=lookup_s,
         pull_s=pull_s,
         load_s=load_s,
+        stall_s=_floats(requests.stall_s),
         prefill_s=_floats(requests.first_token_s) - started_s,
         ttft_s=ttft_s,
         tpot_s=tpot_s,
@@ -111,6 +112,9 @@ def _timeline(
         recompute_hit_s=recompute_hit_s,
         hit_tokens=hit_tokens,
         computed_tokens=_ints(requests.computed),
+        declined_tokens=_ints(requests.declined),
+        declined_move_s=_floats(requests.declined_move_s),
+        declined_recompute_s=_floats(requests.declined_recompute_s),
         moved_bytes=_floats(requests.moved_bytes),
     )
 

@@ -179,6 +179,7 @@ class FlowNet(Generic[Owner]):
         self._serve(component, now)
         place = next(i for i, flow in enumerate(on.flows) if flow[2] is owner)
         left = max(0.0, on.flows.pop(place)[0] - on.served)
+        on.writes -= write
         heapify(on.flows)
         if not on.flows:
             component.active.remove(on)

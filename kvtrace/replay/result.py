@@ -24,6 +24,8 @@ class Timeline:
     pull_s: FloatArray
     load_s: FloatArray
     prefill_s: FloatArray
+    stall_s: FloatArray
+    """Of the prefill: waits for a load that ran beside it."""
     ttft_s: FloatArray
     tpot_s: FloatArray
     """NaN where the output length is unknown or 1."""
@@ -39,6 +41,12 @@ class Timeline:
     hit_tokens: Mapping[str, IntArray]
     """By tier id (`hbm` first): tokens served from it."""
     computed_tokens: IntArray
+    declined_tokens: IntArray
+    """Found below HBM when the tiers were last asked, and not loaded by decision."""
+    declined_move_s: FloatArray
+    """What loading them would have taken, links as they were at that moment."""
+    declined_recompute_s: FloatArray
+    """What computing them takes at the price of a request alone."""
     moved_bytes: FloatArray
     """Bytes loaded for the request over its last stage."""
 

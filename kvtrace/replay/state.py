@@ -142,6 +142,10 @@ class Requests:
         self.lookup_s = [0.0] * count
         self.pull_s = [0.0] * count
         self.load_s = [0.0] * count
+        self.declined = [0] * count
+        self.declined_move_s = [0.0] * count
+        self.declined_recompute_s = [0.0] * count
+        """What the last decision left below: tokens, and both their prices."""
         self.stall_s = [0.0] * count
         """Waits of its steps for loads that ran beside them."""
         self.started_s = [-1.0] * count

@@ -34,7 +34,7 @@ class HitCosts:
     gained_s: float
     """Sum of recompute - move over the others."""
     gpu_seconds_freed: float
-    """Instance-seconds of prefill that the loads saved, less what sync loads kept it waiting."""
+    """Instance-seconds of prefill that the loads saved, less those that the GPU waited for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,10 @@ def percentiles(
 
 
 def move_seconds(result: ReplayResult) -> FloatArray:
-    """(requests,) lookup + pull + load."""
+    """(requests,) lookup + pull + load, and waits for loads that ran beside the prefill."""
     timeline = result.timeline
-    return np.asarray(timeline.lookup_s + timeline.pull_s + timeline.load_s, dtype=np.float64)
+    move_s = timeline.lookup_s + timeline.pull_s + timeline.load_s + timeline.stall_s
+    return np.asarray(move_s, dtype=np.float64)
 
 
 def hit_costs(result: ReplayResult) -> HitCosts:
@@ -133,7 +134,8 @@ def hit_costs(result: ReplayResult) -> HitCosts:
     hits = _hits(result)
     is_loss = hits.is_hit & (hits.regret_s > 0)
     is_gain = hits.is_hit & ~is_loss
-    stall_s = hits.move_s[hits.is_hit] if result.scenario.load_mode == "sync" else np.zeros(0)
+    is_sync = result.scenario.load_mode == "sync"
+    stall_s = (hits.move_s if is_sync else timeline.stall_s)[hits.is_hit]
     return HitCosts(
         hits=int(hits.is_hit.sum()),
         net_negative_hits=int(is_loss.sum()),

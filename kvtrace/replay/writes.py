@@ -113,13 +113,23 @@ class FineWrites:
 
     def store(self, tier: Tier, instance: int, blocks: list[int], now: float) -> None:
         """The blocks (most recent first) are in the tier; what they push out goes down."""
-        cache = tier.fine[instance]
-        cache.store(blocks)
-        if cache.victims:
-            victims = cache.victims[:]
-            cache.victims.clear()
-            if tier.below is not None:
-                self.demote(tier.below, instance, victims, now)
+        victims = evicted_by(tier, instance, blocks)
+        if victims and tier.below is not None:
+            self.demote(tier.below, instance, victims, now)
+
+
+def evicted_by(tier: Tier, instance: int, blocks: list[int]) -> list[int]:
+    """Store blocks (most recent first): what that evicts, in order of eviction.
+
+    Blocks that were themselves evicted above and find no room are evicted after all others.
+    """
+    cache = tier.fine[instance]
+    left_out = cache.store(blocks)
+    victims = cache.victims[:]
+    cache.victims.clear()
+    if tier.spec.write_moment == "on_evict":
+        victims += reversed(left_out)
+    return victims
 
 
 class IdealWrites:
@@ -148,8 +158,6 @@ class IdealWrites:
     def _store(
         self, tier: Tier, instance: int, blocks: list[int], evicted: dict[int, list[int]]
     ) -> None:
-        cache = tier.fine[instance]
-        cache.store(blocks)
+        victims = evicted_by(tier, instance, blocks)
         if tier.below is not None:
-            evicted.setdefault(tier.below.index, []).extend(cache.victims)
-        cache.victims.clear()
+            evicted.setdefault(tier.below.index, []).extend(victims)
