@@ -168,7 +168,7 @@ class _Replay:
             else:
                 is_away = self._look_below(request, instance, run, now)
         if not is_away:
-            heappush(instance.waiting, request)
+            heappush(instance.waiting, requests.place[request])
         self._enqueue(request, instance, requests.tokens(request, requests.planned[request]))
         self._scheduler.settle(instance, now)
 
@@ -228,7 +228,7 @@ class _Replay:
 
     def _come_back(self, request: int, instance: Instance, now: float) -> None:
         """The lookup found nothing to load."""
-        heappush(instance.waiting, request)
+        heappush(instance.waiting, self._requests.place[request])
         self._scheduler.settle(instance, now)
 
     # ---------------------------------------------------------------- the result

@@ -93,5 +93,5 @@ class Preemptor:
         requests.wants_lookup[request] = 0
         requests.asked_again[request] = 1
         requests.preempted.append((request, now, -1.0))
-        heappush(instance.waiting, request)
+        heappush(instance.waiting, requests.place[request])
         instance.is_dirty = True

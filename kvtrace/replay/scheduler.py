@@ -52,6 +52,9 @@ class Scheduler:
         as_needed = scenario.kv_admission == "as_needed" and not scenario.idealised
         self._preemptor = Preemptor(requests, scenario) if as_needed else None
         self._entries = 0
+        self._count = requests.count
+        spec = scenario.isolation
+        self._queues_apart = spec is not None and not spec.long_instances
         self.is_ideal = scenario.idealised
         self.is_sync = scenario.load_mode == "sync" and not scenario.idealised
         table = requests.table
@@ -95,7 +98,12 @@ class Scheduler:
 
     def settle(self, instance: Instance, now: float) -> None:
         """Let the instance take its next step, and set the pace of its decode batch."""
-        if not instance.is_busy and (instance.waiting or instance.loaded or instance.partial >= 0):
+        if not instance.is_busy and (
+            instance.waiting
+            or instance.loaded
+            or instance.partial >= 0
+            or instance.partial_long >= 0
+        ):
             self._take_step(instance, now)
         if self.loads.is_stopped_early and not instance.is_busy:
             self.loads.stop_oldest(instance, now)
@@ -167,7 +175,7 @@ class Scheduler:
             self.busy_s += now - self._requests.gpu_from_s[request]
             self._take_step(instance, now, first=request)
         else:
-            heappush(instance.loaded, request)
+            heappush(instance.loaded, self._requests.place[request])
         self.settle(instance, now)
 
     # ---------------------------------------------------------------- the next step
@@ -183,34 +191,48 @@ class Scheduler:
             self._put(first, instance, step)
         elif instance.partial >= 0:
             self._put(instance.partial, instance, step)
-        while step.room > 0 and (instance.waiting or instance.loaded):
-            request = self._next_ready(instance, step, now)
-            if request < 0:
-                break
-            self._begin_prefill(request, instance, now)
-            self._put(request, instance, step)
+        if self._queues_apart:
+            self._fill(instance, step, now, self._count)
+            if step.room > 0 and instance.partial_long >= 0 and not instance.is_busy:
+                self._put(instance.partial_long, instance, step)
+        self._fill(instance, step, now)
         if step.members:
             self._run_step(instance, step, now)
 
-    def _next_ready(self, instance: Instance, step: Step, now: float) -> int:
-        """The oldest request that can prefill, which now holds its HBM; -1: none can.
+    def _fill(self, instance: Instance, step: Step, now: float, end: float = inf) -> None:
+        """Give the step what is ready of the requests whose place is before `end`."""
+        while step.room > 0 and (instance.waiting or instance.loaded):
+            request = self._next_ready(instance, step, now, end)
+            if request < 0:
+                return
+            self._begin_prefill(request, instance, now)
+            self._put(request, instance, step)
+
+    def _next_ready(self, instance: Instance, step: Step, now: float, end: float) -> int:
+        """The first request before `end` that can prefill, which now holds its HBM; -1: none can.
 
         Loads that turn out to be due start on the way.
         """
         waiting = instance.waiting
         loaded = instance.loaded
+        count = self._count
         is_blocked = False
         while not instance.is_busy:
-            if waiting and not is_blocked and not (loaded and loaded[0] < waiting[0]):
-                request = waiting[0]
+            if (
+                waiting
+                and not is_blocked
+                and waiting[0] < end
+                and not (loaded and loaded[0] < waiting[0])
+            ):
+                request = waiting[0] % count
                 outcome = self._enter(request, instance, step, now)
                 if outcome == _LATER:
                     return -1
                 is_blocked = instance.is_blocked = outcome == _BLOCKED
                 if not is_blocked:
                     heappop(waiting)
-            elif loaded:
-                request = loaded[0]
+            elif loaded and loaded[0] < end:
+                request = loaded[0] % count
                 outcome = _READY if self.is_ideal else self._go_on(request, instance, step, now)
                 if outcome == _LATER:
                     return -1
@@ -341,8 +363,10 @@ class Scheduler:
         """Give the step what is left of the request's prompt, as far as it fits.
 
         The first of a step may fill any number of steps; its rest then shares the one after them.
+        A long prompt that queues apart fills one: short ones may come before its next.
         """
         requests = self._requests
+        is_long = requests.place[request] >= self._count
         new, left = requests.todo[request], requests.left[request]
         hit = requests.prompt[request] + requests.made[request] - new
         tokens = left
@@ -350,7 +374,7 @@ class Scheduler:
             if step.members:
                 tokens = int(step.room)
             else:
-                step.steps = (left - 1) // int(step.chunk)
+                step.steps = 1 if is_long else (left - 1) // int(step.chunk)
                 tokens = step.steps * int(step.chunk)
         rest = left - tokens
         done = new - left
@@ -362,7 +386,10 @@ class Scheduler:
         step.members.append((request, price_s))
         step.room = 0 if rest or not self._chunk else step.room - tokens
         requests.left[request] = rest
-        instance.partial = request if rest else -1
+        if is_long:
+            instance.partial_long = request if rest else -1
+        else:
+            instance.partial = request if rest else -1
 
     def _run_step(self, instance: Instance, step: Step, now: float) -> None:
         """Start the step: its length, who pays for it, and the pace of the decoders beside it."""

@@ -28,6 +28,7 @@ class Instance:
         "is_dirty",
         "loaded",
         "partial",
+        "partial_long",
         "queued",
         "queued_s",
         "steps_per_s",
@@ -49,9 +50,9 @@ class Instance:
         self.freed = self.hbm.capacity_tokens
         """Tokens of room that were ever given back, the first capacity included."""
         self.waiting: list[int] = []
-        """Heap of requests (by arrival) that hold no HBM yet."""
+        """Heap of requests (by `Requests.place`) that hold no HBM yet."""
         self.loaded: list[int] = []
-        """Heap of requests (by arrival) that hold their HBM and are ready to prefill."""
+        """Heap of requests (by `Requests.place`) that hold their HBM and are ready to prefill."""
         self.holders = 0
         """Requests that hold HBM."""
         self.queued = 0
@@ -59,6 +60,8 @@ class Instance:
         """Prefill seconds of the requests routed here that have no first token yet."""
         self.partial = -1
         """The request whose prompt is computed in part; -1: none."""
+        self.partial_long = -1
+        """The same of long prompts, where they queue apart."""
         self.is_busy = False
         self.is_blocked = False
         """The oldest waiting request finds no room: nobody may overtake it into HBM."""
@@ -134,6 +137,13 @@ class Requests:
         spare = 0 if scenario.idealised else 1
         self.most: list[int] = [max(0, p - spare) for p in self.prompt]
         """Most tokens that a cache may serve: all but the last prompt token."""
+        self.place = list(range(count))
+        """Place in queues: by arrival, long prompts behind all others where they queue apart. The
+        request is the place modulo the number of requests."""
+        spec = scenario.isolation
+        if spec is not None and not spec.long_instances:
+            most = spec.long_prompt_tokens
+            self.place = [i + count * (p > most) for i, p in enumerate(self.prompt)]
         self._start(count)
 
     def _start(self, count: int) -> None:

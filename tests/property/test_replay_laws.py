@@ -16,7 +16,7 @@ from kvtrace.replay.engine import simulate
 from kvtrace.replay.links import FlowNet
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.reusable import reusable_tokens
-from kvtrace.replay.scenario import LinkSpec, Scenario
+from kvtrace.replay.scenario import IsolationSpec, LinkSpec, Scenario
 from kvtrace.schema.arrays import RequestTrace
 from tests.unit.replay_cases import (
     KV_BYTES,
@@ -92,8 +92,11 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         "dram": dram_tier(capacity_bytes=capacity, lookup_s=lookup),
         "pool": pool_tier(capacity_bytes=4 * capacity, lookup_s=lookup, pull_latency_s=lookup),
     }
+    instances = draw(st.integers(1, 3))
+    kept_apart = [None, IsolationSpec(25), *([IsolationSpec(25, 1)] if instances > 1 else [])]
     return make_scenario(
-        instances=draw(st.integers(1, 3)),
+        instances=instances,
+        isolation=draw(st.sampled_from(kept_apart)),
         routing=draw(st.sampled_from(ROUTINGS)),
         metadata_age_s=draw(st.sampled_from([0.0, 0.3])),
         hbm_capacity_bytes=KV_BYTES * BLOCK * draw(st.integers(1, 20)),
