@@ -80,7 +80,8 @@ def test_prefill_and_decode_are_the_sum_of_its_kernels(package: None) -> None:
     assert llama.decode.step_s(0, 0) == 0.0
     assert COMPILED == [
         ("meta-llama/Meta-Llama-3.1-70B", "h100_sxm", "vllm",
-         {"tp_size": 8, "kvcache_quant_mode": "bfloat16", "fmha_quant_mode": "bfloat16"}),
+         {"tp_size": 8, "pp_size": 1, "attention_dp_size": 1,
+          "kvcache_quant_mode": "bfloat16", "fmha_quant_mode": "bfloat16"}),
     ]  # fmt: skip
 
 
@@ -132,6 +133,10 @@ def test_experts_are_cut_over_the_ranks_and_formats_are_passed_on(package: None)
     assert (options["kvcache_quant_mode"], options["moe_tp_size"]) == ("fp8", 4)
     build_deployment("Mixtral-8x7B", "H200", tp=2, provider="aiconfigurator").decode.step_s(1, 1)
     assert COMPILED[1][0] == "mistralai/Mixtral-8x7B-v0.1"
+    spread = build_deployment("Qwen3-30B-A3B", "H200", tp=2, dp=4, provider="aiconfigurator")
+    _ = spread.prefill
+    words = ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
+    assert [COMPILED[2][3][word] for word in words] == [2, 4, 1, 8]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Final, Protocol, TypeVar, cast
 
 from kvtrace.cost.evidence import Constant
+from kvtrace.cost.layout import Layout
 from kvtrace.cost.llm import LlmShape
 from kvtrace.cost.names import normalise
 from kvtrace.cost.providers.pricing import Pricing
@@ -149,7 +150,7 @@ class KernelStep:
 
 
 def build(
-    llm: LlmShape, gpu: str, *, tp: int, weight_dtype: str, kv_dtype: str, framework: str
+    llm: LlmShape, gpu: str, *, layout: Layout, weight_dtype: str, kv_dtype: str, framework: str
 ) -> Pricing:
     """The pricing of one instance by the package's tables.
 
@@ -161,8 +162,7 @@ def build(
     system = _system(gpu)
     model = _model(llm, sdk)
     formats = _formats(llm, model, weight_dtype=weight_dtype, kv_dtype=kv_dtype)
-    experts = (("moe_tp_size", tp), ("moe_ep_size", 1)) if llm.is_moe else ()
-    engine = _engine(model, system, framework, (("tp_size", tp), *formats, *experts))
+    engine = _engine(model, system, framework, (*_ranks(llm, layout), *formats))
     title = f"{DISTRIBUTION} {_version()}, kernels of {framework} on {system}, {model}"
     evidence = _evidence(engine, title)
     prefill = KernelPrefill(engine, evidence)
@@ -249,6 +249,14 @@ def _model(llm: LlmShape, sdk: ModuleType) -> str:
         cause=f"it knows {', '.join(sorted({_last_part(str(name)) for name in known}))}",
         hint="`--cost-provider kvtrace` prices any LLM with a config.json",
     )
+
+
+def _ranks(llm: LlmShape, layout: Layout) -> tuple[tuple[str, int], ...]:
+    """The layout in the package's words, which prices one data-parallel group, as here."""
+    dense = (("tp_size", layout.tp), ("pp_size", layout.pp), ("attention_dp_size", layout.dp))
+    if not llm.is_moe:
+        return dense
+    return (*dense, ("moe_tp_size", layout.expert_cut), ("moe_ep_size", layout.ep))
 
 
 def _plain_first(name: str) -> tuple[bool, str]:

@@ -84,7 +84,7 @@ def build_pricing(provider: str, deployment: Deployment) -> Pricing:
     return build(
         deployment.llm,
         deployment.hardware.gpu.name,
-        tp=deployment.tp,
+        layout=deployment.layout,
         weight_dtype=deployment.weight_dtype,
         kv_dtype=deployment.kv_dtype,
         framework=framework or FRAMEWORKS[0],
