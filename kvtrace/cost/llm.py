@@ -258,13 +258,14 @@ def _built_in(name: str) -> LlmShape:
         source=row["source"],
         as_of=row["as_of"],
         recurrent_layers=int(row["recurrent_layers"]),
-        experts=next(
-            (_experts(e) for e in read_table("llm_experts.csv") if e["llm"] == name), None
-        ),
+        experts=_experts(name),
     )
 
 
-def _experts(row: dict[str, str]) -> Experts:
+def _experts(llm: str) -> Experts | None:
+    row = next((row for row in read_table("llm_experts.csv") if row["llm"] == llm), None)
+    if row is None:
+        return None
     return Experts(
         layers=int(row["layers"]),
         routed=int(row["routed"]),

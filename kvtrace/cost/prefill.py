@@ -154,7 +154,7 @@ def build_prefill(
     Raises:
         ModelError: the FLOPs of the LLM are not known.
     """
-    active, terms = llm.require_flops()
+    _, terms = llm.require_flops()
     table = table or efficiency_table()
     efficiency, shared, tp = table.family(hardware.gpu.family), table.shared, layout.tp
     family = hardware.gpu.family

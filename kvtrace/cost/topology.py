@@ -19,8 +19,8 @@ class Topology:
     """The wiring of one node."""
 
     gpus_per_uplink: Constant
-    """GPUs that share one uplink to a CPU. The slowdown measured when ranks load at once
-    (`moves.load_contention`) already holds what this sharing does: use one of the two."""
+    """GPUs that share one uplink to a CPU. Only a topology file makes links of it; elsewhere the
+    slowdown measured when ranks load at once (`moves.load_contention`) holds what it does."""
     numa_nodes: int
     nic_placement: Placement
     nvme_placement: Placement

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final, TypeVar
 
 from kvtrace.cost.decode import DecodeModel, build_decode
@@ -48,14 +48,14 @@ class Bench:
         """The LLM's shape."""
         if not self.point.model:
             raise CannotPredictError("no LLM is named")
-        return _resolved(lambda: load_llm(self.point.model))
+        return _resolved(lambda: _llm(self.point.model))
 
     @cached_property
     def hardware(self) -> HardwareProfile:
         """The GPU in its usual host."""
         if not self.point.gpu:
             raise CannotPredictError("no GPU is named")
-        return _resolved(lambda: load_hardware(self.point.gpu))
+        return _resolved(lambda: _hardware(self.point.gpu))
 
     @cached_property
     def tp(self) -> int:
@@ -250,6 +250,16 @@ class Bench:
         if self.point.bytes:
             return self.point.bytes
         return self.llm.kv_bytes(tokens, kv_dtype=self.kv_dtype, tp=self.point.tp or 1)
+
+
+@cache
+def _llm(name: str) -> LlmShape:
+    return load_llm(name)
+
+
+@cache
+def _hardware(name: str) -> HardwareProfile:
+    return load_hardware(name)
 
 
 def build_bench(point: Point, table: EfficiencyTable | None = None) -> Bench:

@@ -259,7 +259,8 @@ def _local(path: PathText, link: PathLink, context: RouteContext) -> Stage:
     chunk = context.chunk_bytes or moves_constant("chunk_bytes").value
     if link.protocol == "nvlink":
         one = _nvlink(link, context)
-        return Stage("nvlink", link.count * one.bytes_per_s(chunk), one.latency_s.value)
+        setup = 0.0 if context.is_bare else moves_constant("peer_setup_s").value
+        return Stage("nvlink", link.count * one.bytes_per_s(chunk), one.latency_s.value + setup)
     one = _host_link(path, link, context)
     ranks = 1 if path.is_per_rank else path.ranks or context.ranks
     rate = one.bytes_per_s(chunk)
