@@ -11,6 +11,7 @@ from kvtrace.api.results import to_json
 from kvtrace.api.texttable import fitted_table
 from kvtrace.cost.evidence import Constant, price, read_toml
 from kvtrace.cost.hardware import HardwareProfile, Network, gpu_names, list_gpus, load_hardware
+from kvtrace.cost.hardware_file_calibration import CALIBRATED
 from kvtrace.cost.links import Link, list_links, load_link
 from kvtrace.cost.names import build_index, find_name
 from kvtrace.cost.storage import StorageTier, list_tiers, load_tier
@@ -290,6 +291,9 @@ def _sections(profile: HardwareProfile) -> Iterator[Section]:
         ),
     )
     yield Section("price", (profile.gpu_usd_per_hour,))
+    fitted = [one for one in collect_constants(profile) if one.source.startswith(CALIBRATED)]
+    if fitted:
+        yield Section("fitted (calibration)", tuple(fitted))
 
 
 def _network_constants(network: Network) -> tuple[Constant, ...]:

@@ -14,6 +14,7 @@ from kvtrace.audit.thresholds import (
     FLEET_BUSY_SHARE_LOW,
 )
 from kvtrace.cost.evidence import Constant, EvidenceKind
+from kvtrace.cost.hardware_file_calibration import CALIBRATED
 
 _UNITS: Final = {"instances": "instances", "tp": "GPUs"}
 _OF_THIS_INSTANCE: Final = "instance."
@@ -82,6 +83,9 @@ def from_constant(constant: Constant) -> Quantity:
     state = _STATE[constant.kind]
     if constant.kind == "measured" and constant.id.startswith(_OF_THIS_INSTANCE):
         state = "logs"
+    if constant.kind == "fitted" and constant.source.startswith(CALIBRATED):
+        state = "calibrated"
+    origins = {"stated": constant.source, "logs": "logs", "calibrated": CALIBRATED}
     return Quantity(
         id=constant.id,
         title=constant.title,
@@ -91,7 +95,7 @@ def from_constant(constant: Constant) -> Quantity:
         unit=constant.unit,
         source=dated,
         kind=constant.kind,
-        origin={"stated": constant.source, "logs": "logs"}.get(state, "cost model"),
+        origin=origins.get(state, "cost model"),
         origin_state=state,
         is_confirmed=state != "estimated",
         interval_reason="taken as exact: no interval is published" if exact else "",

@@ -16,7 +16,7 @@ AUDIT_SCHEMA_VERSION: Final = 1
 Outcome = Literal["pays", "does_not_pay", "pays_only_if", "cannot_tell"]
 Level = Literal["low", "medium", "high"]
 Severity = Literal["info", "warning", "critical"]
-OriginState = Literal["stated", "logs", "public", "fitted", "estimated"]
+OriginState = Literal["stated", "logs", "public", "fitted", "calibrated", "estimated"]
 """stated: by the user (flag, environment, file); logs: read from the logs; public: a data sheet or
 a published measurement, with its source; fitted: by kvtrace to published measurements; estimated:
 by kvtrace, and nobody confirmed it."""
