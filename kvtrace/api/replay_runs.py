@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import signal
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
-from typing import Final
 
 from kvtrace.api.loads import Loaded, apply_load, by_conversation
 from kvtrace.api.replay_tables import Replayed
 from kvtrace.api.setup import Setup, choose_deployment, choose_fleet
 from kvtrace.config import Setting, Settings
 from kvtrace.exec.progress import Progress
-from kvtrace.replay.engine import simulate
-from kvtrace.replay.ledger import LinkLedger, LinkStretches
-from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.window import WindowedTrace
 from kvtrace.scenarios.build import build_scenario, fleet_with, hardware_of
 from kvtrace.scenarios.load import Load
 from kvtrace.scenarios.plan import Plan, read_plan
+from kvtrace.scenarios.running import Task, run_tasks
 from kvtrace.scenarios.sweeps import Case
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.store.dataset import Dataset
-from kvtrace.units import NS_PER_S
-
-STRETCHES: Final = 120
-"""The arrivals of a replay are cut into so many stretches of time for the books of its links."""
-LEAST_WIDTH_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +117,11 @@ def replay_all(
 
     What is replayed does not depend on the workers; only this order does.
     """
-    traces = {load: loaded.windowed for load, loaded in loads.items()}
-    tasks = [(place, one.load, one.scenario) for place, one in enumerate(ready)]
-    for place, ran in _outcomes(traces, tasks, workers=min(workers, len(tasks))):
+    traces: dict[Hashable, WindowedTrace] = {
+        load: loaded.windowed for load, loaded in loads.items()
+    }
+    tasks = [Task(place, one.load, one.scenario) for place, one in enumerate(ready)]
+    for place, ran in run_tasks(traces, tasks, workers=workers):
         one = ready[place]
         loaded = loads[one.load]
         watch.advance(rows=len(ran.result.timeline.ttft_s))
@@ -150,58 +140,3 @@ def replay_all(
                 wall_s=ran.wall_s,
             ),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Ran:
-    result: ReplayResult
-    links: tuple[LinkStretches, ...]
-    width_s: float
-    wall_s: float
-
-
-_Task = tuple[int, Load, Scenario]
-_traces: dict[Load, WindowedTrace] = {}
-"""Of a worker process: the traces that it was started with."""
-
-
-def _outcomes(
-    traces: Mapping[Load, WindowedTrace], tasks: Sequence[_Task], *, workers: int
-) -> Iterator[tuple[int, _Ran]]:
-    if workers <= 1:
-        for place, load, scenario in tasks:
-            yield place, _run(traces[load], scenario)
-        return
-    pool = ProcessPoolExecutor(
-        max_workers=workers,
-        mp_context=get_context("spawn"),
-        initializer=_start,
-        initargs=(dict(traces),),
-    )
-    try:
-        for future in as_completed([pool.submit(_work, task) for task in tasks]):
-            yield future.result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _start(traces: Mapping[Load, WindowedTrace]) -> None:
-    """A worker keeps the traces; an interrupt is the business of the process that started it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _traces.update(traces)
-
-
-def _work(task: _Task) -> tuple[int, _Ran]:
-    place, load, scenario = task
-    return place, _run(_traces[load], scenario)
-
-
-def _run(windowed: WindowedTrace, scenario: Scenario) -> _Ran:
-    arrived = windowed.trace.arrived_at_ns[windowed.scored]
-    span_s = float(arrived[-1] - arrived[0]) / NS_PER_S if len(arrived) else 0.0
-    width_s = max(LEAST_WIDTH_S, span_s / STRETCHES)
-    ledger = LinkLedger(width_s)
-    started_s = time.perf_counter()
-    result = simulate(windowed.trace, scenario, warmup_requests=windowed.first, ledger=ledger)
-    wall_s = time.perf_counter() - started_s
-    return _Ran(result, ledger.rows(), width_s, wall_s)

@@ -25,7 +25,7 @@ from kvtrace.schema.replayed import (
     REPLAY_SWEEP,
 )
 from kvtrace.store.dataset import Dataset
-from kvtrace.store.derived import write_derived
+from kvtrace.store.derived import write_derived, write_derived_tables
 from kvtrace.units import NS_PER_S
 
 TABLES: Final = (REPLAY_RUNS, REPLAY_REQUESTS, REPLAY_HITS, REPLAY_LINKS)
@@ -76,9 +76,7 @@ def write_runs(dataset: Dataset, frames: Mapping[str, pl.DataFrame]) -> Dataset:
         "changes": runs["changes"].to_list(),
         "requests": runs["requests"].to_list(),
     }
-    for table in TABLES:
-        dataset = write_derived(dataset, table.name, frames[table.name], params)
-    return dataset
+    return write_derived_tables(dataset, frames, params)
 
 
 def write_sweep(dataset: Dataset, rows: Sequence[Mapping[str, object]]) -> Dataset:

@@ -40,17 +40,35 @@ def write_derived(
         OutputError: KVT-O001 the folder cannot be written, KVT-O002 another run holds it, KVT-O008
             the dataset was replaced since it was opened.
     """
-    if not TABLES[table].is_derived:
-        raise ValueError(f"`{table}` is made at ingest")
+    return write_derived_tables(dataset, {table: frame}, params, lock=lock)
+
+
+def write_derived_tables(
+    dataset: Dataset,
+    frames: Mapping[str, pl.DataFrame],
+    params: Mapping[str, DerivedParam],
+    *,
+    lock: OutputLock | None = None,
+) -> Dataset:
+    """Add or replace derived tables that were made together, in one commit; as `write_derived`.
+
+    Raises:
+        ValueError, OutputError: as `write_derived`.
+    """
+    for table in frames:
+        if not TABLES[table].is_derived:
+            raise ValueError(f"`{table}` is made at ingest")
     with OutputLock(dataset.directory.parent) if lock is None else lock as held:
         # Another run may have added another table since: what is on disk counts.
         manifest = Dataset.open(dataset.directory).manifest
         if manifest.digest != dataset.manifest.digest:
             raise _replaced(dataset)
-        kept = {name: parts for name, parts in manifest.tables.items() if name != table}
+        kept = {name: parts for name, parts in manifest.tables.items() if name not in frames}
         with DatasetWriter(dataset.directory, lock=held, kept=kept) as writer:
-            writer.write_table(table, frame)
-            derived = {**manifest.derived, table: dict(params)}
+            for table, frame in frames.items():
+                writer.write_table(table, frame)
+            made = {table: dict(params) for table in frames}
+            derived = {**manifest.derived, **made}
             committed = writer.commit(msgspec.structs.replace(manifest, derived=derived))
     return Dataset(dataset.directory, committed)
 

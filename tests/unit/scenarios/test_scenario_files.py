@@ -1,0 +1,209 @@
+"""Scenario files: what each key becomes, and what is refused at which line."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from kvtrace.errors import UsageError
+from kvtrace.replay.engine import simulate
+from kvtrace.replay.presets import build_scenarios
+from kvtrace.replay.scenario import LinkSpec, Scenario, StageSpec, TierSpec
+from kvtrace.scenarios.document import OPTIONS, line_of, load_scenario, shipped_scenarios
+from kvtrace.scenarios.plan import LINK_KEYS, SCENARIO_KEYS, TIER_KEYS, read_plan
+from kvtrace.units import GIB
+from tests.unit.replay_cases import Ask, make_trace
+from tests.unit.scenarios.cases import BLOCK_TOKENS, built, deployment, fleet
+
+WHOLE = """
+title = "Three tiers"
+routing = "round_robin"
+load_decision = "arbiter"
+seed = 7
+hbm = "10GiB"
+chain = ["host_dram", "pool"]
+request_rate = "80Gb/s"
+
+[tier.pool]
+path = "pool_tcp"
+capacity = "4TB"
+lookup = "2ms"
+match_tokens = 256
+
+[tier.host_dram]
+capacity_blocks = 100
+policy = "arc"
+
+[link.nic_tcp]
+rate = "8GB/s"
+
+[isolation]
+long_prompt_tokens = 8192
+
+[[throttle]]
+link = "nic_tcp"
+rate = "1GB/s"
+moves = "writes"
+"""
+
+
+def test_a_whole_file_becomes_a_scenario() -> None:
+    scenario = built(WHOLE)
+    assert (scenario.title, scenario.option_id) == ("Three tiers", "ours")
+    assert (scenario.routing, scenario.load_decision, scenario.seed) == (
+        "round_robin",
+        "arbiter",
+        7,
+    )
+    assert scenario.hbm_capacity_bytes == 10 * GIB
+    assert scenario.request_bytes_per_s == 10e9  # 80 Gb/s are bits
+    dram, pool = scenario.tiers
+    assert (dram.tier_id, dram.scope, dram.policy) == ("host_dram", "instance", "arc")
+    # 100 blocks of 16 tokens of 327 680 bytes
+    assert dram.capacity_bytes == 100 * BLOCK_TOKENS * 327_680
+    assert (pool.scope, pool.capacity_bytes, pool.lookup_s) == ("shared", 4e12, 0.002)
+    assert pool.match_tokens == 256
+    assert scenario.links["nic_tcp"].bytes_per_s == 8e9
+    assert {link for stage in pool.read for link in stage.link_ids} <= set(scenario.links)
+    assert scenario.isolation is not None
+    assert scenario.isolation.long_prompt_tokens == 8192
+    (throttle,) = scenario.throttles
+    assert (throttle.link_id, throttle.bytes_per_s, throttle.moves) == (
+        "nic_tcp",
+        1e9,
+        "writes",
+    )
+
+
+def test_an_option_without_changes_is_the_option() -> None:
+    options = {one.option_id: one for one in build_scenarios(deployment(), fleet())}
+    assert tuple(options) == OPTIONS
+    for name, option in options.items():
+        plan = read_plan(load_scenario(name))
+        assert plan.load.words() == ""
+        same = built(f'base = "{name}"')
+        assert (same.tiers, dict(same.links)) == (option.tiers, dict(option.links))
+        assert (same.reuse, same.routing) == (option.reuse, option.routing)
+
+
+def test_stages_and_links_can_be_written_out() -> None:
+    scenario = built(
+        """
+        [tier.slow]
+        scope = "shared"
+        capacity_blocks = 20
+        read = [{ kind = "pull", links = ["wire"], latency = "1ms" }]
+        write = [{ kind = "pull", links = ["wire"] }]
+        [link.wire]
+        rate = "5GB/s"
+        """
+    )
+    (tier,) = scenario.tiers
+    assert tier.read == (StageSpec("pull", ("wire",), 0.001),)
+    assert tier.write == (StageSpec("pull", ("wire",), 0.0),)
+    assert scenario.links["wire"] == LinkSpec("wire", "shared", 5e9)
+    result = simulate(make_trace([Ask(0, "ab"), Ask(9, "ab")], block_size=16), scenario)
+    assert result.timeline.ttft_s.shape == (2,)
+
+
+@pytest.mark.parametrize("path", ["local_nvme", "pool_ssd", "object_store", "20GB/s"])
+def test_a_tier_may_lie_behind_any_path_of_the_ledger(path: str) -> None:
+    scenario = built(f'[tier.below]\npath = "{path}"\ncapacity = "1TB"\n')
+    (tier,) = scenario.tiers
+    assert tier.scope == ("instance" if path == "local_nvme" else "shared")
+    ids = {link for stage in (*tier.read, *tier.write) for link in stage.link_ids}
+    assert ids == set(scenario.links)
+    # What is read into host memory and out of it again is written the other way round.
+    assert len(tier.read) == len(tier.write)
+
+
+@pytest.mark.parametrize("name", shipped_scenarios())
+def test_shipped_scenarios_can_be_built(name: str) -> None:
+    plan = read_plan(load_scenario(name))
+    assert plan.title
+    assert plan.load.requests is None or plan.load.requests > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words", "hint"),
+    [
+        ("\n[tier.pool]\ncapacty = '1TB'\n", 3, "unknown key `capacty`", "`capacity`"),
+        ("rooting = 'round_robin'\n", 1, "unknown key `rooting`", "`routing`"),
+        ("seed = 1\nrouting = 'nearest'\n", 2, "`nearest` is none of round_robin", ""),
+        ("hbm = 80\n", 1, "needs a unit", ""),
+        ("[tier.pool]\ncapacity = '4T'\n", 2, "no clear unit of bytes", "GiB"),
+        ("[tier.pool]\ncapacity = '1TB'\ncapacity_blocks = 3\n", 3, "both stated", ""),
+        ("[tier.pool]\nhigh_watermark = 2\n", 2, "is a ratio", ""),
+        ("base = 'hbm'\n", 1, "there is no option `hbm`", "hbm_only"),
+        ("seed = -1\n", 1, "below zero", ""),
+        ("growth = 0\n", 1, "`growth` is not above zero", ""),
+        ("thin = 0\n", 1, "`thin` is not in (0, 1]", ""),
+        ("tier = 3\n", 1, "`tier` is not a table", ""),
+        ("chain = 'pool'\n", 1, "not a list of texts", ""),
+        ("[[throttle]]\nlink = 'pcie'\n", 1, "`rate` is missing", ""),
+        ("closed_loop = 'yes'\n", 1, "true or false", ""),
+        ("[tier.far]\ncapacity = '1TB'\n", 1, "nothing says how tier `far` is reached", "path"),
+        ("[link.far]\nscope = 'shared'\n", 1, "there is no link `far` to change", "none"),
+        ("[tier.a]\nread = [{ links = ['x'] }]\n", 2, "a stage needs `kind`", ""),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        built(text.replace("'", '"'))
+    error = caught.value
+    assert error.where is not None
+    assert (error.code, error.where.path, error.where.line) == ("KVT-N010", "ours.toml", line)
+    assert words in f"{error.message}\n{error.cause}"
+    assert hint in (error.hint or "")
+
+
+def test_a_chain_of_unknown_tiers_is_refused() -> None:
+    with pytest.raises(UsageError, match="chain names no tier `pool`"):
+        built('base = "dram_idle"\nchain = ["pool"]\n')
+
+
+def test_files_are_read_by_path_and_others_by_name(tmp_path: Path) -> None:
+    place = tmp_path / "mine.toml"
+    place.write_text('base = "dram_idle"\n', encoding="utf-8")
+    assert load_scenario(str(place)).name == "mine"
+    with pytest.raises(UsageError, match="cannot read"):
+        load_scenario(str(tmp_path / "absent.toml"))
+    place.write_text("base = dram_idle\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="is not TOML"):
+        load_scenario(str(place))
+    with pytest.raises(UsageError) as caught:
+        load_scenario("poisen")
+    assert caught.value.cause == "close names: poison"
+
+
+def test_every_plain_field_of_the_replay_has_a_key() -> None:
+    def named(spec: type) -> set[str]:
+        return {field.name for field in fields(spec)}
+
+    by_hand = {"option_id", "title", "instances", "hbm_capacity_bytes", "kv_bytes_per_token"}
+    structures = {
+        "tiers",
+        "links",
+        "prefill",
+        "decode",
+        "step",
+        "isolation",
+        "throttles",
+        "handoff",
+    }
+    read = {key.field for key in SCENARIO_KEYS.values()}
+    assert read == named(Scenario) - by_hand - structures
+    tier = {key.field for key in TIER_KEYS.values()}
+    assert tier == named(TierSpec) - {"tier_id", "capacity_bytes", "read", "write"}
+    assert {key.field for key in LINK_KEYS.values()} == named(LinkSpec) - {"link_id"}
+
+
+def test_the_line_of_a_key() -> None:
+    text = "a = 1\n[b]\na = 2\n[b.c]  # note\nd.e = 3\n"
+    assert line_of(text, ("a",)) == 1
+    assert line_of(text, ("b", "a")) == 3
+    assert line_of(text, ("b", "c", "d", "e")) == 5
+    assert line_of(text, ("b", "c", "x")) == 4
+    assert line_of(text, ("z",)) is None

@@ -1,0 +1,205 @@
+"""The verb `replay` on a small trace in Mooncake's format: scenarios, loads, sweeps, drawings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kvtrace import api
+from kvtrace.api.traceout import TraceWindow, parse_window
+from kvtrace.config import Settings, resolve_settings
+from kvtrace.errors import UsageError
+from kvtrace.scenarios.load import Load
+from kvtrace.store.dataset import Dataset
+
+TURNS = ([1, 2], [3, 4], [1, 2, 5], [3, 4, 6], [1, 2, 5, 7], [3, 4, 6, 8], [9], [1, 2, 5, 7])
+SCENARIO = """
+title = "One pool over a slow wire"
+llm = "Meta-Llama-3.1-70B"
+tp = 8
+instances = 2
+routing = "round_robin"
+hbm_blocks = 6
+
+[tier.pool]
+scope = "shared"
+capacity_blocks = 100
+read = [{ kind = "pull", links = ["wire"] }]
+write = [{ kind = "pull", links = ["wire"] }]
+
+[link.wire]
+rate = "1GB/s"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("replaying")
+    rows = [
+        {
+            "timestamp": 3000 * turn + turn * turn,
+            "input_length": 512 * len(blocks),
+            "output_length": 4,
+            "hash_ids": blocks,
+        }
+        for turn, blocks in enumerate(TURNS)
+    ]
+    log = place / "chat.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (place / "slow.toml").write_text(SCENARIO, encoding="utf-8")
+    api.ingest([log], output=place / "out", settings=settings())
+    return place / "out"
+
+
+def settings() -> Settings:
+    return resolve_settings({"block_size": 512}, environment={}, cwd=Path("/"))
+
+
+def slow(folder: Path, **changes: object) -> api.ReplayAsk:
+    asked = api.ReplayAsk(scenarios=(str(folder.parent / "slow.toml"),))
+    return replace(asked, **changes)  # type: ignore[arg-type]
+
+
+def test_a_scenario_is_told_by_the_queries_and_stays_in_the_dataset(folder: Path) -> None:
+    outcome = api.replay(folder, asked=slow(folder), settings=settings())
+    document = json.loads(outcome.to_json())
+    (told,) = document["scenarios"]
+    assert document["options"] == []
+    assert (told["scenario"], told["requests"], told["instances"]) == ("slow", 8, 2)
+    # 23 blocks of 512 tokens are asked for. Each instance gets the turns of one conversation, and
+    # its HBM (6 blocks) has them: 0 + 0 + 2 + 2 + 3 + 3 + 0 blocks. The last request is a turn of
+    # the other instance: all of it is in the pool, and its last token is computed.
+    assert told["prompt_tokens"] == 23 * 512
+    by_tier = {tier["tier"]: tier["hit_tokens"] for tier in told["tiers"]}
+    assert by_tier == {"hbm": 10 * 512, "pool": 4 * 512 - 1}
+    assert told["hit_tokens"] == sum(by_tier.values())
+    assert told["computed_tokens"] == told["prompt_tokens"] - told["hit_tokens"]
+    assert told["net_negative"]["requests"] == told["loaded_requests"] == 1
+    # 2 047 tokens of 327 680 bytes were read, and each of the 9 blocks was written once.
+    (wire,) = told["links"]
+    assert wire["read_bytes"] == pytest.approx(2047 * 327_680)
+    assert wire["written_bytes"] == pytest.approx(9 * 512 * 327_680)
+    assert set(told["ttft_s"]) == {"mean", "p50", "p90", "p99"}
+    assert told["engine_wall_s"] > 0
+    assert "One pool" in told["title"]
+    assert "slow" in "\n".join(outcome.summary())
+    rows = api.query(folder, "replay/summary").rows()
+    assert [(row["scenario"], row["hit_tokens"]) for row in rows] == [("slow", told["hit_tokens"])]
+    assert "engine_wall_s" not in rows[0]
+
+
+def test_options_are_told_both_ways(folder: Path) -> None:
+    outcome = api.replay(folder, options=["recompute", "dram_idle"], settings=settings())
+    document = json.loads(outcome.to_json())
+    assert [one["id"] for one in document["options"]] == ["recompute", "dram_idle"]
+    hits = {one["id"]: sum(one["hit_tokens_by_tier"].values()) for one in document["options"]}
+    assert {one["scenario"]: one["hit_tokens"] for one in document["scenarios"]} == hits
+    with pytest.raises(UsageError, match="there is no option `dram`"):
+        api.replay(folder, options=["dram"], settings=settings())
+    other = folder.parent / "other/slow.toml"
+    other.parent.mkdir()
+    other.write_text(SCENARIO, encoding="utf-8")
+    both = (str(folder.parent / "slow.toml"), str(other))
+    with pytest.raises(UsageError, match="two scenarios are named `slow`"):
+        api.replay(folder, asked=api.ReplayAsk(scenarios=both), settings=settings())
+
+
+@pytest.mark.parametrize(
+    ("load", "requests", "words"),
+    [
+        (Load(requests=3), 3, "first 3 requests"),
+        (Load(growth=2), 16, "sessions superposed x 2"),
+        (Load(compress=4.0), 8, "time compressed x 4"),
+    ],
+)
+def test_the_load_is_changed_and_said(folder: Path, load: Load, requests: int, words: str) -> None:
+    outcome = api.replay(folder, asked=slow(folder, load=load), settings=settings())
+    (told,) = outcome.scenarios
+    assert (told["requests"], told["load"]) == (requests, words)
+    arrived = Dataset.open(folder / "dataset").table("replay_requests")["arrived_s"]
+    whole_s = 21.049
+    if load.compress != 1:
+        assert arrived.max() == pytest.approx(whole_s / load.compress)
+    if load.growth != 1:
+        # [9] is a conversation of one turn, as are three others; a copy is whole
+        keys = Dataset.open(folder / "dataset").table("replay_requests")["request_key"]
+        assert keys.null_count() == 8
+
+
+def test_thinning_to_nothing_is_refused(folder: Path) -> None:
+    with pytest.raises(UsageError, match="no request is left"):
+        api.replay(folder, asked=slow(folder, load=Load(thin=0.001)), settings=settings())
+
+
+def test_a_sweep_is_the_same_for_any_workers_and_goes_on_where_it_was(folder: Path) -> None:
+    axes = ["wire.rate=1GB/s,100GB/s"]
+
+    def run(workers: int) -> api.SweepOutcome:
+        return api.sweep(
+            folder,
+            axes,
+            asked=slow(folder),
+            one_at_a_time=True,
+            workers=workers,
+            settings=settings(),
+        )
+
+    def table() -> bytes:
+        (part,) = (folder / "dataset/replay_sweep").iterdir()
+        return part.read_bytes()
+
+    first = run(2)
+    made = table()
+    rows = first.result.frame.to_dicts()
+    assert [row["changes"] for row in rows] == ["", "wire.rate=1GB/s", "wire.rate=100GB/s"]
+    # The start has this rate itself: it is replayed once.
+    assert rows[1]["ttft_mean_ratio"] == 1.0
+    assert rows[2]["ttft_mean_ratio"] < 1
+    assert sorted(first.wall_s) == [0, 2]
+    assert run(1).wall_s == {}
+    assert table() == made
+    kept = sorted((folder / "sweeps").iterdir())
+    assert len(kept) == 2
+    kept[0].write_text("{", encoding="utf-8")
+    kept[1].unlink()
+    again = run(1)
+    assert len(again.wall_s) == 2
+    assert table() == made
+    known = json.loads(again.to_json())["runs"]
+    assert sorted(row["engine_wall_s"] is None for row in known) == [False, False, True]
+    assert "wire.rate=100GB/s" in "\n".join(again.summary())
+
+
+def test_timelines_are_drawn_for_a_window(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out" / "trace.json"
+    asked = slow(folder, trace_out=target, window=parse_window("2s..10s"))
+    api.replay(folder, asked=asked, settings=settings())
+    events = json.loads(target.read_text(encoding="utf-8"))["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    drawn = [event for event in slices if event["name"].startswith("request ")]
+    assert [event["name"] for event in drawn] == ["request 1", "request 2", "request 3"]
+    for request in drawn:
+        inside = [
+            event
+            for event in slices
+            if event is not request
+            and (event["pid"], event["tid"]) == (request["pid"], request["tid"])
+            and request["ts"] <= event["ts"] < request["ts"] + request["dur"]
+        ]
+        assert sum(event["dur"] for event in inside) == pytest.approx(request["dur"], abs=0.01)
+        assert {event["name"] for event in inside} >= {"prefill", "decode"}
+    counters = [event for event in events if event["ph"] == "C"]
+    assert {event["name"] for event in counters} == {"wire"}
+    names = [event["args"]["name"] for event in events if event["ph"] == "M"]
+    assert names == ["slow: instance 1", "slow: instance 0", "slow: links, bytes/s"]
+
+
+def test_a_window_is_two_instants() -> None:
+    assert parse_window("0s..60s") == TraceWindow(0.0, 60.0)
+    assert parse_window("1min..2min") == TraceWindow(60.0, 120.0)
+    for text in ("60s", "5s..5s"):
+        with pytest.raises(UsageError):
+            parse_window(text)
