@@ -89,6 +89,7 @@ class LedgerOutcome:
             "pull_s": path.pull_s,
             "load_s": path.load_s,
             "move_s": asdict(spans.move_s),
+            "write_s": None if spans.write_s is None else asdict(spans.write_s),
             "stall_s": path.move_s,
             "stall_layerwise_s": path.way("layerwise").stall_s,
             "ways": [_way_document(way, spans) for way in path.ways],

@@ -77,7 +77,7 @@ class LedgerText:
             yield f"note: {self.note}"
 
     def _stages(self, width: int | None) -> str:
-        header = ("path", "lookup", "pull", "load", "= move", "low", "high")
+        header = ("path", "lookup", "pull", "load", "= move", "low", "high", "write")
         rows = [
             (
                 path.path_id,
@@ -87,6 +87,7 @@ class LedgerText:
                 format_seconds(path.move_s),
                 format_seconds(spans.move_s.low),
                 format_seconds(spans.move_s.high),
+                "unknown" if path.write_s is None else format_seconds(path.write_s),
             )
             for path, spans in self._accounts()
         ]
@@ -177,7 +178,8 @@ class LedgerText:
 _LEGEND: Final = (
     "A hit has two prices: TTFT (move - recompute) and GPU-seconds (recompute x GPUs where the "
     "GPUs work on while KV arrives; `if sync`: less the move, where they wait). Nothing queues and "
-    "no link is shared here: `kvtrace replay` has both.",
+    "no link is shared here: `kvtrace replay` has both. `write`: bringing the same KV there, "
+    "once; it delays no request, but takes the links.",
     "serial: pull, load, then prefill, as in all tables but these two. pipelined: pull and load at "
     "once, a chunk behind. layerwise: layers load while those before them compute. split: the head "
     "of the hit is computed, up to the cut, while its tail loads.",

@@ -43,6 +43,9 @@ class PathLedger:
     load_s: float
     move_s: float
     """lookup + pull + load: what the request stalls where nothing hides it (way `serial`)."""
+    write_s: float | None
+    """Bringing the same KV into the store, once, before any hit; it delays no request. Null where
+    nobody published the rate of writes, or it was not asked."""
     ways: tuple[WayLedger, ...]
     """What is left of the move by each way of loading, in the order of `WAYS`; empty: not asked."""
     ttft_change_s: float
@@ -109,10 +112,13 @@ def build_ledger(
     tokens: int,
     cached_tokens: int,
     paths: Sequence[MovePath] | None = None,
+    writes: Mapping[str, MovePath | None] | None = None,
     block_size_tokens: int | None = None,
     depth: LedgerDepth = "whole",
 ) -> Ledger:
     """The account of one request, for every path (those of the deployment unless told).
+
+    `writes` has the way into the store of each path id.
 
     Raises:
         UsageError: not 0 < cached_tokens < tokens; the last token is always computed.
@@ -141,7 +147,10 @@ def build_ledger(
         prefill_full_s=hit.prefill_full_s,
         prefill_new_s=hit.prefill_new_s,
         gpu_seconds_freed=hit.recompute_s * deployment.gpus,
-        paths=tuple(_path_ledger(hit, path, new_tokens=new_tokens, depth=depth) for path in chosen),
+        paths=tuple(
+            _path_ledger(hit, path, (writes or {}).get(path.path_id), new_tokens, depth)
+            for path in chosen
+        ),
     )
 
 
@@ -193,7 +202,9 @@ def ledger_table(
     )
 
 
-def _path_ledger(hit: Hit, path: MovePath, *, new_tokens: int, depth: LedgerDepth) -> PathLedger:
+def _path_ledger(
+    hit: Hit, path: MovePath, write: MovePath | None, new_tokens: int, depth: LedgerDepth
+) -> PathLedger:
     recompute_s, has_move = hit.recompute_s, hit.kv_bytes > 0
     none = {"lookup": path.lookup_s, "pull": 0.0, "load": 0.0}
     times = path.stage_times(hit.kv_bytes) if has_move else none
@@ -209,6 +220,7 @@ def _path_ledger(hit: Hit, path: MovePath, *, new_tokens: int, depth: LedgerDept
         pull_s=times["pull"],
         load_s=times["load"],
         move_s=move_s,
+        write_s=write.move_s(hit.kv_bytes) if write is not None and has_move else None,
         ways=()
         if depth == "serial"
         else tuple(way_ledger(hit, path, way, has_break_even=is_whole) for way in WAYS),

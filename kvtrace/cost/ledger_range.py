@@ -10,7 +10,7 @@ from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.interval import Interval, figure_intervals
 from kvtrace.cost.ledger import Ledger, build_ledger
-from kvtrace.cost.tier_paths import find_path
+from kvtrace.cost.tier_paths import find_path, write_path
 from kvtrace.cost.ways import WAYS, Way
 
 COMBINED: Final = (
@@ -27,6 +27,7 @@ class PathIntervals:
     move_s: Interval
     ttft_change_s: Interval
     gpu_seconds_freed_sync: Interval
+    write_s: Interval | None
     path_bytes_per_s: Interval
     break_even_low_bytes_per_s: float | None
     """Null where no rate is enough even at the best end."""
@@ -111,12 +112,14 @@ def _ledgers(
     quick: bool = False,
 ) -> list[Ledger]:
     built = [find_path(deployment, path) for path in paths]
+    ways_in = {path: write_path(deployment, path) for path in paths}
     return [
         build_ledger(
             deployment,
             tokens=tokens,
             cached_tokens=cached,
             paths=built,
+            writes={one.path_id: ways_in[name] for name, one in zip(paths, built, strict=True)},
             block_size_tokens=block_size_tokens,
             depth="figures" if quick else "whole",
         )
@@ -134,6 +137,8 @@ def _figures(ledgers: Sequence[Ledger]) -> dict[str, float]:
             figures[f"{key}.move_s"] = path.move_s
             figures[f"{key}.ttft_change_s"] = path.ttft_change_s
             figures[f"{key}.gpu_seconds_freed_sync"] = path.gpu_seconds_freed_sync
+            if path.write_s is not None:
+                figures[f"{key}.write_s"] = path.write_s
             figures[f"{key}.path_bytes_per_s"] = path.path_bytes_per_s
             figures[f"{key}.s_per_byte"] = _spare(ledger, path.fixed_s)
             for way in path.ways:
@@ -153,6 +158,7 @@ def _path_intervals(spans: dict[str, Interval], key: str) -> PathIntervals:
         move_s=_floored(spans[f"{key}.move_s"]),
         ttft_change_s=spans[f"{key}.ttft_change_s"],
         gpu_seconds_freed_sync=spans[f"{key}.gpu_seconds_freed_sync"],
+        write_s=_floored(spans[f"{key}.write_s"]) if f"{key}.write_s" in spans else None,
         path_bytes_per_s=_floored(spans[f"{key}.path_bytes_per_s"]),
         break_even_low_bytes_per_s=1.0 / spare.high if spare.high > 0 else None,
         break_even_high_bytes_per_s=1.0 / spare.low if spare.low > 0 else None,

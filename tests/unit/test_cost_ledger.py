@@ -23,7 +23,7 @@ from kvtrace.cost.evidence import Constant
 from kvtrace.cost.interval import figure_intervals, with_constant
 from kvtrace.cost.ledger_range import ranged_constants
 from kvtrace.cost.prefill import PrefillModel
-from kvtrace.cost.tier_paths import path_title
+from kvtrace.cost.tier_paths import path_title, write_path
 from kvtrace.cost.transfer import Hop, HopLink, MovePath
 from kvtrace.cost.ways import (
     WAYS,
@@ -342,3 +342,30 @@ def test_a_tail_brings_its_window_and_the_whole_state() -> None:
     whole = build_hit(gemma, tokens=10_001, cached_tokens=10_000)
     # beyond the window of 4 096 only the 23 full layers of 8 192 bytes grow
     assert whole.kv_bytes - whole.tail_bytes(9_000) == 1_000 * 23 * 8_192
+
+
+def test_a_write_crosses_the_links_the_other_way_without_a_lookup(llama: Deployment) -> None:
+    path = write_path(llama, "local_nvme")
+    assert path is not None
+    load, pull = path.stages
+    # 8 drives that take 4 GB/s each; out of host DRAM again, whose reads bound the drives
+    assert (load.kind, pull.kind, path.lookup_s) == ("load", "pull", 0.0)
+    assert pull.links[0].bytes_per_s == 8 * 4e9
+    assert [link.link_id for link in pull.links] == ["nvme_gen4_x4", "host_dram_read"]
+    assert load.links[1].link_id == "host_dram_write"
+    assert find_path(llama, "20GB/s", direction="write").move_s(20e9) == 1.0
+    flash = find_path(llama, "pool_ssd", direction="write").stages[1]
+    assert [link.link_id for link in flash.links] == ["pool_nvme", "nic_rdma", "host_dram_read"]
+
+
+def test_the_write_of_a_store_that_nobody_measured_is_unknown(llama: Deployment) -> None:
+    assert write_path(llama, "object_store") is None
+    names = ("dram_pcie", "object_store")
+    (row,) = ledger_intervals(llama, requests=[(2_000, 1_900)], paths=names)
+    written = {path.path_id: path.write_s for path in row.ledger.paths}
+    dram = llama.path("dram_pcie", direction="write")
+    assert written == {"dram_pcie": dram.move_s(622_592_000), "object_store": None}
+    assert row.paths["object_store"].write_s is None
+    span = row.paths["dram_pcie"].write_s
+    assert span is not None
+    assert span.low < span.value < span.high
