@@ -13,6 +13,7 @@ import polars as pl
 from kvtrace.api.queries import open_dataset
 from kvtrace.api.replay_runs import Bench, Ready, load_all, make_ready, replay_all
 from kvtrace.api.replay_tables import SUMMARY, Replayed, ask, frames_of, write_runs, write_sweep
+from kvtrace.api.replays import is_routed_alone
 from kvtrace.api.results import ReplayOutcome, SweepOutcome
 from kvtrace.api.setup import check_names
 from kvtrace.api.stages import (
@@ -59,7 +60,7 @@ class ReplayAsk:
         for option in self.options:
             if option not in OPTIONS:
                 raise UsageError(
-                    "KVT-U028",
+                    "KVT-U021",
                     f"there is no option `{option}`",
                     hint=f"one of {', '.join(f'`{one}`' for one in OPTIONS)}",
                 )
@@ -72,6 +73,11 @@ class ReplayAsk:
                 "KVT-U025", f"two scenarios are named `{twice}`", hint="rename one of the files"
             )
         return documents
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether nothing was named: all options that differ are replayed."""
+        return not self.options and not self.scenarios
 
     @property
     def is_of_options(self) -> bool:
@@ -101,6 +107,8 @@ def replay(
     bench = _bench(dataset, settings)
     cases = [Case(document) for document in _possible(bench, asked)]
     ready = make_ready(bench, cases, asked.load)
+    if asked.is_of_all:
+        ready = [one for one in ready if not is_routed_alone(one.scenario)]
     loads = load_all(bench, ready)
     watch.start("replay")
     ended = dict(replay_all(ready, loads, watch, workers=workers))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -17,7 +16,6 @@ from kvtrace.audit.slo import check_slo, lookup_slack_s
 from kvtrace.audit.thresholds import NET_NEGATIVE_SHARE
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
-from kvtrace.errors import UsageError
 from kvtrace.exec.progress import Progress
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.presets import build_scenarios, with_arbiter
@@ -47,8 +45,6 @@ class Replays:
 
     windowed: WindowedTrace | None = None
     results: tuple[ReplayResult, ...] = ()
-    wall_s: dict[str, float] = field(default_factory=dict)
-    """Seconds that the engine took, by option."""
     fewer: tuple[ReplayResult, ...] = ()
     """The same window on one instance less: the local options and the best pool."""
     arbiter: tuple[ReplayResult, ...] = ()
@@ -86,47 +82,35 @@ def choose_window(whole: RequestTrace, *, is_full: bool, seed: int) -> WindowedT
 
 
 def replay_options(
-    windowed: WindowedTrace,
-    deployment: Deployment,
-    fleet: Fleet,
-    watch: Progress,
-    *,
-    options: Sequence[str] | None = None,
-    is_audit: bool = False,
+    windowed: WindowedTrace, deployment: Deployment, fleet: Fleet, watch: Progress
 ) -> Replays:
-    """Replay the options (ids; None: all); for an audit also on one instance less.
-
-    Raises:
-        UsageError: no such option.
-    """
-    scenarios = _scenarios(windowed.trace, build_scenarios(deployment, fleet), options)
+    """Replay the options for an audit, some also on one instance less or with an arbiter."""
+    scenarios = _scenarios(windowed.trace, build_scenarios(deployment, fleet))
     if not scenarios:
         return Replays()
     run = _Run(windowed, watch)
     watch.start("replay")
-    results = tuple(run.one(scenario) for scenario in scenarios)
-    fewer = run.all(_on_one_less(results, deployment, fleet)) if is_audit else ()
-    arbiter = run.all(_worth_an_arbiter(results)) if is_audit else ()
-    wall_s = {result.scenario.option_id: run.wall_s[i] for i, result in enumerate(results)}
+    results = run.all(scenarios)
+    fewer = run.all(_on_one_less(results, deployment, fleet))
+    arbiter = run.all(_worth_an_arbiter(results))
     replays = len(results) + len(fewer) + len(arbiter)
     requests = windowed.trace.requests - windowed.first
     watch.finish(f"{len(results)} options, {replays} replays of {requests:,} requests")
-    return Replays(windowed, results, wall_s, fewer, arbiter)
+    return Replays(windowed, results, fewer, arbiter)
 
 
 class _Run:
-    """Replays of one window, timed."""
+    """Replays of one window, counted."""
 
     def __init__(self, windowed: WindowedTrace, watch: Progress) -> None:
         self._windowed = windowed
         self._watch = watch
-        self.wall_s: list[float] = []
+        self.replays = 0
 
     def one(self, scenario: Scenario) -> ReplayResult:
-        started_s = time.perf_counter()
         first = self._windowed.first
         result = simulate(self._windowed.trace, scenario, warmup_requests=first)
-        self.wall_s.append(time.perf_counter() - started_s)
+        self.replays += 1
         self._watch.advance(rows=self._windowed.trace.requests - first)
         return result
 
@@ -134,25 +118,16 @@ class _Run:
         return tuple(self.one(scenario) for scenario in scenarios)
 
 
-def _scenarios(
-    trace: RequestTrace, scenarios: Sequence[Scenario], options: Sequence[str] | None
-) -> list[Scenario]:
-    """Those asked for; without blocks only recomputing can be told, without a clock nothing."""
-    known = [scenario.option_id for scenario in scenarios]
-    for option in options or ():
-        if option not in known:
-            names = ", ".join(f"`{one}`" for one in known)
-            raise UsageError("KVT-U021", f"there is no option `{option}`", hint=f"one of {names}")
+def _scenarios(trace: RequestTrace, scenarios: Sequence[Scenario]) -> list[Scenario]:
+    """Without blocks only recomputing can be told, without a clock nothing."""
     if not trace.has_clock:
         return []
     if trace.distinct_blocks == 0:
         return [scenario for scenario in scenarios if not scenario.reuse]
-    if options is None:
-        return [scenario for scenario in scenarios if not _is_routed_alone(scenario)]
-    return [scenario for scenario in scenarios if scenario.option_id in options]
+    return [scenario for scenario in scenarios if not is_routed_alone(scenario)]
 
 
-def _is_routed_alone(scenario: Scenario) -> bool:
+def is_routed_alone(scenario: Scenario) -> bool:
     """One instance has nothing to route: the option is another one again."""
     return scenario.instances == 1 and scenario.routing == "kv_centric"
 
@@ -256,7 +231,7 @@ def with_ends(
     watch.start("ends of the constants")
     run = _Run(windowed, watch)
     ends = replay_ends(fleets, windowed.window, deployment, fleet, run.one)
-    watch.finish(f"{len(run.wall_s)} replays")
+    watch.finish(f"{run.replays} replays")
     return replace(replays, ends=ends)
 
 

@@ -162,7 +162,7 @@ def audit_input(
 
     `lock` is that of the output folder, where the caller holds it.
     """
-    modelled = model(dataset, settings, watch, None, is_audit=True)
+    modelled = model(dataset, settings, watch)
     replays, whole = modelled.replays, modelled.whole
     if modelled.every is not None and modelled.every.distinct_blocks:
         for derive in (pool_tables.derive_for_audit, policy_tables.derive_for_audit):
@@ -200,34 +200,20 @@ def audit_input(
     )
 
 
-def model(
-    dataset: Dataset,
-    settings: Settings,
-    watch: Progress,
-    options: Sequence[str] | None,
-    *,
-    is_audit: bool = False,
-) -> Modelled:
-    """Choose deployment and fleet, and replay the options (ids; None: all) on the peak hour."""
+def model(dataset: Dataset, settings: Settings, watch: Progress) -> Modelled:
+    """Choose deployment and fleet, and replay the options on the peak hour (depth full: on all)."""
     manifest = dataset.manifest
     deployment, settings = choose_deployment(settings, manifest)
     every = whole_trace(dataset)
     whole, refused = (None, 0) if every is None else accepted(every, deployment)
     setup = choose_fleet(settings, deployment, whole, manifest)
     replays = Replays()
+    is_full = settings.text("depth") == "full"
     if whole is not None and whole.requests:
-        windowed = choose_window(
-            whole,
-            is_full=settings.text("depth") == "full",
-            seed=settings.integer("seed") or 0,
-        )
-        replays = replay_options(
-            windowed, deployment, setup.fleet, watch, options=options, is_audit=is_audit
-        )
-    is_full = is_audit and settings.text("depth") == "full"
+        windowed = choose_window(whole, is_full=is_full, seed=settings.integer("seed") or 0)
+        replays = replay_options(windowed, deployment, setup.fleet, watch)
     fleets = search_fleets(replays, deployment, setup.fleet, watch) if is_full else {}
-    if is_audit:
-        replays = with_ends(replays, fleets, deployment, setup.fleet, watch)
+    replays = with_ends(replays, fleets, deployment, setup.fleet, watch)
     return Modelled(deployment, setup, whole, refused, replays, fleets, every)
 
 
