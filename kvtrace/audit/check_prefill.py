@@ -13,14 +13,13 @@ from kvtrace.audit.checks import MS_PER_S, Evidence, Hit, measured, modelled
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.ranges import ratio
 from kvtrace.audit.thresholds import ENOUGH_IN_BUCKET, HIT_RATIO_RISE, MEASURED_OVER_RECOMPUTE
-from kvtrace.audit.view import count, number, rows_of, weighted_mean
+from kvtrace.audit.view import count, number, rows_of, whole_window
 from kvtrace.audit.words import counted, percent
 from kvtrace.replay.scenario import PrefillTime
 from kvtrace.units import format_seconds
 
 PREFILL_TABLE: Final = "replay/measured_prefill"
 _QUERY: Final = "latency/prefill_by_reuse"
-_SLICES: Final = "latency/hit_and_ttft_over_time"
 HIGH: Final = "high"
 
 
@@ -53,15 +52,12 @@ class PrefillRow:
 
 
 def hbm_hit_ratio(queries: Mapping[str, ResultOfQuery]) -> float | None:
-    """HBM hit ratio as the engine prints it, mean over requests; null without hits below HBM."""
-    rows = rows_of(queries, _SLICES)
-    external = weighted_mean(rows, "engine_external_hit_ratio")
+    """HBM hit ratio as the engine prints it, mean of its samples; null without hits below HBM."""
+    window = whole_window(queries)
+    external = number(window, "engine_external_hit_ratio")
     if external is None or external < HIT_RATIO_RISE.value:
         return None
-    return weighted_mean(
-        (row for row in rows if number(row, "engine_external_hit_ratio") is not None),
-        "engine_prefix_hit_ratio",
-    )
+    return number(window, "engine_prefix_hit_ratio")
 
 
 def prefill_rows(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.audit.checks import Evidence, Hit, in_ms, known_only, measured
 from kvtrace.audit.ranges import ratio
-from kvtrace.audit.thresholds import CAUSE_SHARE, HIT_RATIO_RISE, MIN_REQUESTS, TTFT_RISE
-from kvtrace.audit.view import Row, count, number, rows_of, weighted_mean
+from kvtrace.audit.thresholds import (
+    CAUSE_SHARE,
+    ENOUGH_IN_BUCKET,
+    HIT_RATIO_RISE,
+    MIN_REQUESTS,
+    TTFT_RISE,
+)
+from kvtrace.audit.view import WINDOW_QUERY, Row, count, number, rows_of
 from kvtrace.units import format_traffic
 
-_SLICES: Final = "latency/hit_and_ttft_over_time"
 _EXTERNAL: Final = "engine_external_hit_ratio"
 _COMBINED: Final = "engine_combined_hit_ratio"
 _RATIOS: Final = (
@@ -58,19 +63,19 @@ class HitRatio:
 
 @dataclass(frozen=True, slots=True)
 class Thirds:
-    """First and last third of the time slices that know TTFT."""
+    """First and last third of the time in which TTFT is known."""
 
-    first: Sequence[Row]
-    last: Sequence[Row]
+    first: Row
+    last: Row
 
     def of(self, column: str) -> Change:
-        """Mean of the slices that know it, weighted by their requests."""
-        return Change(weighted_mean(self.first, column), weighted_mean(self.last, column))
+        """The figure in both."""
+        return Change(number(self.first, column), number(self.last, column))
 
 
 def high_hit_ratio_slow_ttft(evidence: Evidence) -> Hit | None:
     """Between the first and the last third the hit ratio rose and TTFT rose too."""
-    rows = rows_of(evidence.queries, _SLICES)
+    rows = {count(row, "third"): row for row in rows_of(evidence.queries, WINDOW_QUERY)}
     thirds = _thirds(rows)
     hits = next(_hit_ratios(thirds), None) if thirds else None
     if thirds is None or hits is None or not hits.change.rose_by(HIT_RATIO_RISE.value):
@@ -81,7 +86,7 @@ def high_hit_ratio_slow_ttft(evidence: Evidence) -> Hit | None:
         return None
     queue, length = thirds.of("queue_p50_ms"), thirds.of("mean_prompt_tokens")
     causes = _causes(evidence, ttft, queue, length, hits)
-    requests = sum(count(row, "requests") or 0 for row in rows)
+    requests = count(rows[0], "requests") or 0
     return Hit(
         severity="warning",
         confidence="high" if requests >= MIN_REQUESTS.value else "medium",
@@ -89,17 +94,17 @@ def high_hit_ratio_slow_ttft(evidence: Evidence) -> Hit | None:
             "A high hit ratio is not a fast service: from the first to the last third of the "
             f"window the hit ratio ({hits.name}) went from {_percent(hits.change.first)} to "
             f"{_percent(hits.change.last)}, and TTFT {name} from {in_ms(ttft.first)} to "
-            f"{in_ms(ttft.last)} (measured; means over the slices). Why: {causes}"
+            f"{in_ms(ttft.last)} (measured, of the requests of each). Why: {causes}"
         ),
         evidence=known_only(
-            measured("hit_ratio_first_third", hits.change.first, "ratio", _SLICES),
-            measured("hit_ratio_last_third", hits.change.last, "ratio", _SLICES),
-            measured(f"ttft_{name}_first_third_ms", ttft.first, "ms", _SLICES),
-            measured(f"ttft_{name}_last_third_ms", ttft.last, "ms", _SLICES),
-            measured("queue_p50_first_third_ms", queue.first, "ms", _SLICES),
-            measured("queue_p50_last_third_ms", queue.last, "ms", _SLICES),
-            measured("mean_prompt_tokens_first_third", length.first, "tokens", _SLICES),
-            measured("mean_prompt_tokens_last_third", length.last, "tokens", _SLICES),
+            measured("hit_ratio_first_third", hits.change.first, "ratio", WINDOW_QUERY),
+            measured("hit_ratio_last_third", hits.change.last, "ratio", WINDOW_QUERY),
+            measured(f"ttft_{name}_first_third_ms", ttft.first, "ms", WINDOW_QUERY),
+            measured(f"ttft_{name}_last_third_ms", ttft.last, "ms", WINDOW_QUERY),
+            measured("queue_p50_first_third_ms", queue.first, "ms", WINDOW_QUERY),
+            measured("queue_p50_last_third_ms", queue.last, "ms", WINDOW_QUERY),
+            measured("mean_prompt_tokens_first_third", length.first, "tokens", WINDOW_QUERY),
+            measured("mean_prompt_tokens_last_third", length.last, "tokens", WINDOW_QUERY),
         ),
     )
 
@@ -149,11 +154,11 @@ def _moved(evidence: Evidence, length: Change, hits: HitRatio) -> str | None:
     )
 
 
-def _thirds(rows: Sequence[Row]) -> Thirds | None:
-    """At least two slices each."""
-    known = [row for row in rows if number(row, "ttft_p50_ms") is not None]
-    size = len(known) // 3
-    return Thirds(known[:size], known[-size:]) if size >= 2 else None
+def _thirds(rows: Mapping[int | None, Row]) -> Thirds | None:
+    """Null where one of them has too few requests with a TTFT for a median."""
+    first, last = rows.get(1, {}), rows.get(3, {})
+    fewest = min(count(row, "ttft_requests") or 0 for row in (first, last))
+    return Thirds(first, last) if fewest >= ENOUGH_IN_BUCKET.value else None
 
 
 def _hit_ratios(thirds: Thirds) -> Iterator[HitRatio]:

@@ -64,7 +64,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         production_check="PromQL: histogram_quantile(0.5, sum by (le) "
         "(rate(vllm:time_to_first_token_seconds_bucket[5m]))) beside "
         "rate(vllm:prefix_cache_hits_total[5m]) / rate(vllm:prefix_cache_queries_total[5m])",
-        table="latency/hit_and_ttft_over_time",
+        table="latency/hit_and_ttft_thirds",
     ),
     Check(
         id="queueing_dominates",

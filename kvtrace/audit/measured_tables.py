@@ -11,7 +11,7 @@ from kvtrace.audit.checks import MS_PER_S, in_ms
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.record import Cell, Option, Reuse, Table, Validity
 from kvtrace.audit.table_shape import TableShape
-from kvtrace.audit.view import Row, count, number, rows_of, summary_of, weighted_mean
+from kvtrace.audit.view import Row, count, number, summary_of, whole_window
 from kvtrace.replay.scenario import PrefillTime
 from kvtrace.units import format_seconds
 
@@ -84,11 +84,11 @@ class Measured:
         """Hit ratio of the running system and where it was read."""
         if self.reuse.observed_hit_ratio_tokens is not None:
             return self.reuse.observed_hit_ratio_tokens, "cached tokens of requests"
-        rows = rows_of(self.queries, "latency/hit_and_ttft_over_time")
+        window = whole_window(self.queries)
         for column, source in _ENGINE_RATIOS:
-            value = weighted_mean(rows, column)
+            value = number(window, column)
             if value is not None:
-                return value, f"{source}, mean over requests"
+                return value, f"{source}, mean of its samples"
         return None, "unknown"
 
 

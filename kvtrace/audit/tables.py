@@ -30,6 +30,7 @@ TITLES: Final[Mapping[str, str]] = {
     "kv_events/restored_summary": "Tokens computed again in all (KV events)",
     "kv_events/restored_tokens": "Tokens computed again by place and age (KV events)",
     "latency/by_prompt_bucket": "Latency by prompt length (measured)",
+    "latency/hit_and_ttft_thirds": "Hit ratio and TTFT by third of the window (measured)",
     "latency/hit_and_ttft_over_time": "Hit ratio and TTFT over time (measured)",
     "latency/prefill_by_reuse": "Prefill by prompt length and reuse (measured)",
     "latency/quantiles": "Quantiles of latency with intervals (measured)",

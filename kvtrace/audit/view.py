@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Final
 
 from kvtrace.audit.inputs import ResultOfQuery
 
 Value = bool | int | float | str | None
 Row = dict[str, Value]
+WINDOW_QUERY: Final = "latency/hit_and_ttft_thirds"
+"""Hit ratio and TTFT of the whole window and of its thirds."""
 
 
 def rows_of(queries: Mapping[str, ResultOfQuery], name: str) -> list[Row]:
@@ -31,15 +34,10 @@ def number(row: Row, column: str) -> float | None:
     return float(value)
 
 
-def weighted_mean(rows: Iterable[Row], column: str, *, weight: str = "requests") -> float | None:
-    """Mean over the rows that know it, each as heavy as its `weight`; None without any."""
-    known = [
-        (value, number(row, weight) or 0.0)
-        for row in rows
-        if (value := number(row, column)) is not None
-    ]
-    total = math.fsum(share for _, share in known)
-    return math.fsum(value * share for value, share in known) / total if total else None
+def whole_window(queries: Mapping[str, ResultOfQuery]) -> Row:
+    """Hit ratios and TTFT of the whole window; empty where the query was not run."""
+    rows = rows_of(queries, WINDOW_QUERY)
+    return next((row for row in rows if row.get("third") == 0), {})
 
 
 def count(row: Row, column: str) -> int | None:

@@ -255,19 +255,18 @@ MEASURED = query(
 
 
 def test_replays_stand_beside_what_was_measured() -> None:
-    slices = query(
+    window = query(
         [
-            {"requests": 3, "engine_combined_hit_ratio": 0.5},
-            {"requests": 1, "engine_combined_hit_ratio": 0.9},
+            {"third": 0, "engine_combined_hit_ratio": 0.6},
+            {"third": 1, "engine_combined_hit_ratio": 0.5},
         ]
     )
     queries = reuse_queries() | {
         "latency/summary": MEASURED,
-        "latency/hit_and_ttft_over_time": slices,
+        "latency/hit_and_ttft_thirds": window,
     }
     record = build_audit(make_input(queries=queries))
     first, second, *_ = record.tables["replay/against_measured"].rows
-    # (3 x 0.5 + 1 x 0.9) / 4 = 0.6
     assert first[:6] == ["measured", 2000, 0.5, 0.9, 0.1, pytest.approx(0.6)]
     assert second[:2] == ["hbm_only", 2000]
     (entry,) = validity(record.data, "replay_against_measured")

@@ -11,6 +11,7 @@ from kvtrace.audit.build import build_audit
 from kvtrace.audit.findings import CHECKS
 from kvtrace.audit.inputs import SettingValue
 from kvtrace.audit.record import AuditRecord, Finding
+from kvtrace.query.catalog import QueryResult
 from tests.unit.audit_fakes import (
     make_deployment,
     make_input,
@@ -108,10 +109,16 @@ def test_unknown_queue_gives_no_queue_finding() -> None:
     assert found(record, "queueing_dominates") is None
 
 
+def thirds(first: dict[str, Any], last: dict[str, Any], *, whole: dict[str, Any]) -> QueryResult:
+    """The whole window and its thirds, the one between as the first."""
+    rows = [whole, first, first, last]
+    return query([{"third": third} | first | row for third, row in enumerate(rows)])
+
+
 def trend(**last: Any) -> AuditRecord:
-    """Nine slices: three early, three between, three late with `last`."""
+    """Three thirds of 900 requests, the last with `last`."""
     early = {
-        "requests": 300,
+        "ttft_requests": 900,
         "ttft_p50_ms": 100.0,
         "ttft_p90_ms": 200.0,
         "queue_p50_ms": 10.0,
@@ -119,9 +126,8 @@ def trend(**last: Any) -> AuditRecord:
         "engine_prefix_hit_ratio": None,
         "mean_prompt_tokens": 1000.0,
     }
-    late = early | last
-    rows = [{"slice_start_ns": index} | (late if index >= 6 else early) for index in range(9)]
-    return with_queries(latency__hit_and_ttft_over_time=query(rows))
+    rows = thirds(early, early | last, whole={"requests": 2700})
+    return with_queries(latency__hit_and_ttft_thirds=rows)
 
 
 BETTER_HITS = {"cached_ratio_tokens": 0.9, "ttft_p50_ms": 400.0, "ttft_p90_ms": 900.0}
@@ -153,20 +159,16 @@ def test_what_neither_queue_nor_length_explains_is_left_to_the_moves() -> None:
 def test_hits_below_hbm_are_added_to_those_in_hbm_and_their_bytes_are_named() -> None:
     early: dict[str, Any] = {"engine_external_hit_ratio": 0.05, "engine_combined_hit_ratio": 0.43}
     late: dict[str, Any] = {"engine_external_hit_ratio": 0.75, "engine_combined_hit_ratio": 0.85}
-    slices: list[dict[str, Any]] = [
-        {
-            "slice_start_ns": index * 100,
-            "requests": 200,
-            "ttft_p50_ms": 100.0 if index < 3 else 300.0,
-            "ttft_p90_ms": None,
-            "queue_p50_ms": 0.0,
-            "engine_prefix_hit_ratio": 0.4,
-            "mean_prompt_tokens": 1000.0,
-        }
-        | (early if index < 3 else late)
-        for index in range(6)
-    ]
-    record = with_queries(latency__hit_and_ttft_over_time=query(slices))
+    both: dict[str, Any] = {
+        "ttft_requests": 400,
+        "ttft_p50_ms": 100.0,
+        "ttft_p90_ms": None,
+        "queue_p50_ms": 0.0,
+        "engine_prefix_hit_ratio": 0.4,
+        "mean_prompt_tokens": 1000.0,
+    }
+    rows = thirds(both | early, both | late | {"ttft_p50_ms": 300.0}, whole={"requests": 1200})
+    record = with_queries(latency__hit_and_ttft_thirds=rows)
     finding = found(record, "high_hit_ratio_slow_ttft")
     # HBM alone stays at 0.40; with what is below it 0.43 becomes 0.4 + 0.6 x 0.75 = 0.85.
     assert evidence(finding, "hit_ratio_first_third") == pytest.approx(0.43)
@@ -192,9 +194,9 @@ def prefill_audit(p50_ms: float, *, external: float | None = None, **changes: An
         }
         | changes
     ]
-    slices = [
+    window = [
         {
-            "slice_start_ns": 0,
+            "third": 0,
             "requests": 30,
             "engine_prefix_hit_ratio": 0.4,
             "engine_external_hit_ratio": external,
@@ -203,7 +205,7 @@ def prefill_audit(p50_ms: float, *, external: float | None = None, **changes: An
     settings = (SettingValue("llm", "Meta-Llama-3.1-70B", "logs", True),)
     queries = {
         "latency/prefill_by_reuse": query(rows),
-        "latency/hit_and_ttft_over_time": query(slices),
+        "latency/hit_and_ttft_thirds": query(window),
     }
     return build_audit(make_input(queries=reuse_queries() | queries, settings=settings))
 
@@ -264,20 +266,18 @@ def test_prefill_is_not_compared_with_a_model_of_another_service() -> None:
 
 
 def test_without_a_logged_queue_no_cause_is_claimed() -> None:
-    rows = [
-        {
-            "slice_start_ns": index,
-            "requests": 100,
-            "ttft_p50_ms": 100.0 if index < 3 else 300.0,
-            "ttft_p90_ms": None,
-            "queue_p50_ms": None,
-            "cached_ratio_tokens": None,
-            "engine_prefix_hit_ratio": 0.5 if index < 3 else 0.8,
-            "mean_prompt_tokens": 1000.0,
-        }
-        for index in range(6)
-    ]
-    record = with_queries(latency__hit_and_ttft_over_time=query(rows))
+    first: dict[str, Any] = {
+        "ttft_requests": 200,
+        "ttft_p50_ms": 100.0,
+        "ttft_p90_ms": None,
+        "queue_p50_ms": None,
+        "cached_ratio_tokens": None,
+        "engine_prefix_hit_ratio": 0.5,
+        "mean_prompt_tokens": 1000.0,
+    }
+    last = first | {"ttft_p50_ms": 300.0, "engine_prefix_hit_ratio": 0.8}
+    rows = thirds(first, last, whole={"requests": 600})
+    record = with_queries(latency__hit_and_ttft_thirds=rows)
     finding = found(record, "high_hit_ratio_slow_ttft")
     assert finding is not None
     assert "the queue is not logged" in finding.message
@@ -295,18 +295,21 @@ def test_one_of_the_two_rises_is_not_a_finding(last: dict[str, float]) -> None:
     assert found(trend(**last), "high_hit_ratio_slow_ttft") is None
 
 
+def test_medians_of_few_requests_are_no_trend() -> None:
+    assert found(trend(**BETTER_HITS, ttft_requests=20), "high_hit_ratio_slow_ttft") is not None
+    assert found(trend(**BETTER_HITS, ttft_requests=19), "high_hit_ratio_slow_ttft") is None
+
+
 def test_reuse_that_exists_is_not_a_hit_ratio() -> None:
-    rows = [
-        {
-            "slice_start_ns": index,
-            "requests": 100,
-            "ttft_p50_ms": 100.0 * (1 + index),
-            "reusable_ratio_tokens": 0.1 * index,
-            "cached_ratio_tokens": None,
-        }
-        for index in range(9)
-    ]
-    record = with_queries(latency__hit_and_ttft_over_time=query(rows))
+    first = {
+        "ttft_requests": 300,
+        "ttft_p50_ms": 100.0,
+        "ttft_p90_ms": 100.0,
+        "reusable_ratio_tokens": 0.1,
+        "cached_ratio_tokens": None,
+    }
+    last = first | {"ttft_p50_ms": 700.0, "reusable_ratio_tokens": 0.8}
+    record = with_queries(latency__hit_and_ttft_thirds=thirds(first, last, whole={"requests": 900}))
     assert found(record, "high_hit_ratio_slow_ttft") is None
 
 
