@@ -72,8 +72,14 @@ class Preemptor:
     def leave(self, request: int, instance: Instance) -> None:
         """A request has ended: its blocks go to the free list."""
         requests = self._requests
-        tokens = requests.prompt[request] + requests.output[request]
-        instance.freed += whole_blocks(tokens, self._block_tokens)
+        made = requests.output[request] - requests.made[request] - 1
+        instance.freed += self._held(request, max(0, made))
+
+    def _held(self, request: int, made: int) -> int:
+        """Tokens of room that a request holds, `made` of them since it entered."""
+        requests = self._requests
+        cached = requests.table.request_blocks[request] * requests.block_tokens
+        return requests.private[request] + cached + made
 
     def _preempt(self, request: int, instance: Instance, now: float) -> None:
         requests = self._requests
@@ -84,12 +90,12 @@ class Preemptor:
         lo = table.offset[request]
         instance.hbm.let_go(table.atoms, lo, requests.held[request], requests.private[request])
         instance.holders -= 1
+        own = self._held(request, made)
+        self._left[request] = (instance.freed, own)
+        instance.freed += own
         context = requests.prompt[request] + requests.made[request]
         cached = table.request_blocks[request] * requests.block_tokens
         requests.private[request] = whole_blocks(max(0, context - cached), self._block_tokens)
-        own = whole_blocks(context, self._block_tokens)
-        self._left[request] = (instance.freed, own)
-        instance.freed += own
         requests.wants_lookup[request] = 0
         requests.asked_again[request] = 1
         requests.preempted.append((request, now, -1.0))
