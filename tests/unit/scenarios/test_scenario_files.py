@@ -12,8 +12,9 @@ from kvtrace.replay.engine import simulate
 from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, Scenario, StageSpec, TierSpec
 from kvtrace.scenarios.document import OPTIONS, line_of, load_scenario, shipped_scenarios
-from kvtrace.scenarios.plan import LINK_KEYS, SCENARIO_KEYS, TIER_KEYS, read_plan
+from kvtrace.scenarios.plan import LINK_KEYS, SCENARIO_KEYS, TIER_KEYS, TOP_KEYS, read_plan
 from kvtrace.units import GIB
+from tests.conftest import REPO
 from tests.unit.replay_cases import Ask, make_trace
 from tests.unit.scenarios.cases import BLOCK_TOKENS, built, deployment, fleet
 
@@ -207,3 +208,11 @@ def test_the_line_of_a_key() -> None:
     assert line_of(text, ("b", "c", "d", "e")) == 5
     assert line_of(text, ("b", "c", "x")) == 4
     assert line_of(text, ("z",)) is None
+
+
+def test_every_key_stands_in_the_docs() -> None:
+    told = (REPO / "docs/replay.md").read_text(encoding="utf-8")
+    keys = {*TOP_KEYS, *TIER_KEYS, *LINK_KEYS, "capacity", "capacity_blocks", "path"}
+    keys -= {"tier", "link"}  # their tables stand as `[tier.NAME]`
+    assert sorted(key for key in keys if f"`{key}`" not in told) == []
+    assert all(f"`{name}`" in told for name in (*OPTIONS, *shipped_scenarios()))
