@@ -24,6 +24,10 @@ _ALIKE: Final = 0.97
 """Correlation of two columns of the Jacobian above which the data cannot tell them apart."""
 _BLOCKS: Final = 20
 """Runs of neighbouring rows that the bootstrap draws from."""
+_LEAST_NOISE: Final = 0.01
+"""Relative error that the model has at least, however well it happens to fit."""
+_UNMOVED: Final = 1e-6
+"""Norm of a column of the Jacobian below which the parameter moves nothing."""
 _ENOUGH_GAIN: Final = 1e-5
 _MOST_ROUNDS: Final = 40
 _FARTHEST: Final = 20.0
@@ -181,8 +185,9 @@ def _interval(at: Floats, left: Floats, jacobian: Floats, seed: int) -> tuple[Fl
     `_BLOCKS` runs of neighbours, drawn with replacement; each draw makes one Gauss-Newton step.
     """
     normal = np.linalg.pinv(jacobian.T @ jacobian)
-    sigma = max(float(np.median(np.abs(left - np.median(left)))) * _MAD, 1e-6)
+    sigma = max(float(np.median(np.abs(left - np.median(left)))) * _MAD, _LEAST_NOISE / NOISE)
     spread = _NORMAL * sigma * np.sqrt(np.diag(normal))
+    spread = np.where(np.linalg.norm(jacobian, axis=0) > _UNMOVED, spread, 2 * _FARTHEST)
     pull = jacobian * (np.sqrt(_weights(left)) * left)[:, None]
     drawn = _bootstrap(jacobian, pull, seed)
     tail = (1.0 - _COVERED) / 2

@@ -115,9 +115,9 @@ def first_half(at: Floats) -> Bools:
 
 
 def metrics_of_requests(name: str) -> tuple[str, ...]:
-    """Metrics of the direct model that a parameter moves."""
+    """Metrics of the direct model that a parameter moves first of all."""
     if name in PREFILL:
-        return ("prefill", "decode")
+        return ("prefill",)
     return ("decode",) if name in DECODE else ()
 
 

@@ -18,7 +18,7 @@ from kvtrace.cost.calibration.outcome import (
     solve,
 )
 from kvtrace.cost.calibration.parameters import NAMES, parameters_of
-from kvtrace.cost.calibration.screen import hits_taken_as_none, screen
+from kvtrace.cost.calibration.screen import hits_taken_as_none, lone_queues_as_none, screen
 from kvtrace.cost.deployment import Deployment
 
 _AHEAD: Final = (
@@ -46,6 +46,8 @@ def calibrate_requests(
     times, refused, notes = hits_taken_as_none(
         times, prefix_caching=prefix_caching, assumes_no_hits=assumes_no_hits
     )
+    times, of_queues = lone_queues_as_none(times)
+    notes += of_queues
     model = DirectModel(deployment, times, chunk_tokens=chunk_tokens)
     found = screen(
         times,

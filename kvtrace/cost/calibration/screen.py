@@ -50,26 +50,17 @@ def screen(
     """What may be fitted; `context_tokens` is the mean KV that decoded beside each request."""
     refused: dict[str, str] = {}
     notes: list[str] = []
-    prefill = _prefills(times, timeline, refused, notes)
+    prefill = _prefills(times, timeline, refused)
     decode = _decodes(times, context_tokens, kv_capacity_tokens, refused, notes)
     _check_lengths(times, prefill, refused)
     return Screened(prefill, decode, refused, tuple(notes))
 
 
-def _prefills(
-    times: RequestTimes, timeline: Timeline, refused: dict[str, str], notes: list[str]
-) -> Bools:
+def _prefills(times: RequestTimes, timeline: Timeline, refused: dict[str, str]) -> Bools:
     seconds = spent_prefill_s(times)
     known = np.isfinite(seconds) & (times.prompt_tokens > times.cached_tokens)
     known &= np.isfinite(timeline.first_s)
     if known.sum() < ENOUGH:
-        alone = _alone(times)
-        if alone.sum() >= ENOUGH:
-            notes.append(
-                f"no queue is stated: of {times.requests:,} requests the {alone.sum():,} are "
-                "fitted that overlap with no other before their first token"
-            )
-            return alone
         _refuse(refused, PREFILL, _why_no_prefill(times))
         return np.zeros(times.requests, dtype=np.bool_)
     step = clock_step_s(seconds[known])
@@ -81,6 +72,24 @@ def _prefills(
             f"the clock steps by {step:.3g} s, and the median prefill takes {middle:.3g} s",
         )
     return known
+
+
+def lone_queues_as_none(times: RequestTimes) -> tuple[RequestTimes, tuple[str, ...]]:
+    """The times with no queue where a request cannot have had one, and a note.
+
+    Only where hardly any request says what of its TTFT was prefill: a request whose TTFT overlaps
+    with no other waited for nobody.
+    """
+    if np.isfinite(spent_prefill_s(times)).sum() >= ENOUGH:
+        return times, ()
+    alone = _alone(times) & ~np.isfinite(times.queue_s)
+    if alone.sum() < ENOUGH:
+        return times, ()
+    note = (
+        f"no queue is stated: of {times.requests:,} requests the {alone.sum():,} are fitted that "
+        "overlap with no other before their first token"
+    )
+    return replace(times, queue_s=np.where(alone, 0.0, times.queue_s)), (note,)
 
 
 def _alone(times: RequestTimes) -> Bools:
