@@ -174,6 +174,7 @@ class HbmCache:
         "stored",
         "used",
         "victims",
+        "writes",
     )
 
     def __init__(self, capacity_tokens: int, block_tokens: int, atom_blocks: Sequence[int]) -> None:
@@ -189,6 +190,8 @@ class HbmCache:
         self.evicted = 0
         self.victims: list[Victim] | None = None
         """Where evicted blocks are noted, if anywhere."""
+        self.writes = 0
+        """Prompts that are held until they are written to a tier."""
         self._pins: dict[int, int] = {}
         self._unpinned: OrderedDict[int, None] = OrderedDict()
         self._weight = atom_blocks

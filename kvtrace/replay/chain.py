@@ -38,10 +38,10 @@ class Chain:
         "_layers",
         "_net",
         "_prefill_s",
-        "_prunes",
         "_requests",
         "_threshold",
         "heads",
+        "prunes",
         "tiers",
     )
 
@@ -62,7 +62,8 @@ class Chain:
         is_layerwise = scenario.overlap == "layerwise" and scenario.layers > 1
         self._is_layerwise = is_layerwise and not scenario.idealised
         self._layers = scenario.layers
-        self._prunes = scenario.load_decision == "arbiter" and not self._is_layerwise
+        self.prunes = self._decision == "arbiter" and not self._is_layerwise
+        """Where the longest load does not pay, none does, and none is prepared."""
         self._prefill_s = scenario.prefill.prefill_s
         self._kv_bytes = scenario.kv_bytes_per_token
 
@@ -82,7 +83,7 @@ class Chain:
         lookup_s = 0.0
         self._clock.now = now
         for tier in self.tiers:
-            if self._prunes and not self._may_pay(request, instance, blocks, tier):
+            if self.prunes and not self._may_pay(request, instance, blocks, tier):
                 continue
             tails = tier.tails
             if tails is None:
@@ -170,6 +171,21 @@ class Chain:
         size = (most - hit) * self._kv_bytes
         move_s = self._move_s(tier, instance, size)
         return move_s + self._rest_s(request, most) < self._rest_s(request, hit)
+
+    def is_worth_writing(self, request: int, tier: Tier, instance: int) -> bool:
+        """Whether loading the whole prompt over empty links would be sooner than computing it.
+
+        Assumes: loads in series, so that where the longest load does not pay none does.
+        """
+        requests = self._requests
+        prompt = requests.prompt[request]
+        size = prompt * self._kv_bytes
+        move_s = sum(
+            leg.latency_s
+            + (0.0 if leg.route == NO_ROUTE else size / self._net.full_rate(leg.route))
+            for leg in tier.reads[instance]
+        )
+        return move_s + self._rest_s(request, prompt) < self._rest_s(request, 0)
 
     def _move_s(self, tier: Tier, instance: int, size: float) -> float:
         """Seconds of a load, links as they are now."""

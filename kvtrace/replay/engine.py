@@ -28,12 +28,15 @@ which they were made. No clock, no randomness: the same input gives the same bit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
 from math import inf
 
 from kvtrace.replay.blocks import AtomHistory
 from kvtrace.replay.chain import Part, Run
+from kvtrace.replay.closed_loop import ClosedLoop
 from kvtrace.replay.collect import collect
 from kvtrace.replay.homes import homes_of
 from kvtrace.replay.ledger import LinkLedger
@@ -54,6 +57,7 @@ def simulate(
     *,
     warmup_requests: int = 0,
     ledger: LinkLedger | None = None,
+    loop: ClosedLoop | None = None,
 ) -> ReplayResult:
     """Replay `trace` on `scenario`: one timeline per request and the ledger of every link.
 
@@ -61,13 +65,16 @@ def simulate(
     row for each request after them, and nothing in the result counts them.
     A trace without a clock arrives all at once: its hits mean something, its times do not.
     `ledger` is filled with what crossed each link when, from the first arrival on.
+    With a `loop`, later turns of a session wait for the ones before; it is filled with the arrivals
+    that follow, and nothing is said of the offered load, which depends on the fleet then.
 
     Raises:
         ModelError: the scenario cannot be replayed.
     """
     check_scenario(scenario)
     check_routing(scenario)
-    return _Replay(trace, scenario, min(max(warmup_requests, 0), trace.requests), ledger).run()
+    replay = _Replay(trace, scenario, min(max(warmup_requests, 0), trace.requests), ledger)
+    return replay.run() if loop is None else replay.run_closed(loop)
 
 
 class _Replay:
@@ -125,12 +132,35 @@ class _Replay:
 
     # ---------------------------------------------------------------- the loop
 
-    def run(self) -> ReplayResult:
-        """Play all events in time order until nothing is left to happen."""
+    def run_closed(self, loop: ClosedLoop) -> ReplayResult:
+        """The same with turns that wait for the ones before."""
+        arrived_s = self._requests.arrived_s
+        arrive = self._arrive_ideal if self._scheduler.is_ideal else self._arrive
+
+        def come(turn: int, now: float) -> None:
+            arrived_s[turn] = now
+            arrive(turn, now)
+
+        def follow(request: int, now: float) -> None:
+            turn = loop.after[request]
+            if turn >= 0:
+                self._agenda.add(now + loop.think_s[turn], partial(come, turn))
+
+        self._scheduler.on_complete = follow
+        result = self.run(loop.openers)
+        loop.arrived_s = arrived_s
+        return replace(result, offered_load=None, is_overloaded=False)
+
+    def run(self, comers: Sequence[int] | None = None) -> ReplayResult:
+        """Play all events in time order until nothing is left to happen.
+
+        `comers` arrive when they were logged, in this order; null: all requests do.
+        """
         heap = self._agenda.heap
         mover = self._scheduler.mover
         net = mover.net
-        arrived_s = [*self._requests.arrived_s, inf]
+        comers = range(self._requests.count) if comers is None else comers
+        arrived_s = [*(self._requests.arrived_s[request] for request in comers), inf]
         arrive = self._arrive_ideal if self._scheduler.is_ideal else self._arrive
         known = self._router.known
         news = known.news if known is not None else []
@@ -149,7 +179,7 @@ class _Replay:
                 handler(now)
             else:
                 now = arrival_s
-                arrive(upcoming, now)
+                arrive(comers[upcoming], now)
                 upcoming += 1
             if news and known is not None:
                 known.hear(now)

@@ -201,6 +201,10 @@ class FlowNet(Generic[Owner]):
         caps = self._caps
         return min(caps[link] / (flows_on[link] + 1) for link in self._of_index[route].links)
 
+    def full_rate(self, route: int) -> float:
+        """Bytes/s of a flow that is alone on the route."""
+        return self._of_index[route].cap
+
     def _serve(self, component: _Component[Owner], now: float) -> None:
         passed = now - component.at
         if passed > 0.0:

@@ -62,7 +62,17 @@ class Move:
 class Mover:
     """Carries moves over the links, leg by leg, and keeps the writers of all tiers busy."""
 
-    __slots__ = ("_agenda", "_below_hbm", "_kv_bytes", "_requests", "fine", "net")
+    __slots__ = (
+        "_agenda",
+        "_below_hbm",
+        "_kv_bytes",
+        "_requests",
+        "fine",
+        "hbm",
+        "is_worth",
+        "net",
+        "on_room",
+    )
 
     def __init__(
         self, topology: Topology, requests: Requests, agenda: Agenda, kv_bytes_per_token: float
@@ -72,6 +82,12 @@ class Mover:
         self._agenda = agenda
         self._kv_bytes = kv_bytes_per_token
         self._below_hbm = topology.below_hbm
+        self.hbm: Sequence[HbmCache] = ()
+        """By instance; they hold prompts for tiers that need it."""
+        self.on_room: Callable[[int, float], None] = _ignore
+        """(instance, time): HBM of the instance has let go of a prompt."""
+        self.is_worth: Callable[[int, Tier, int], bool] | None = None
+        """Whether a request's prompt is written to a tier, by an instance; None: always."""
         self.fine: FineWrites | None = None
         """For tiers whose caches work block by block, where there are any."""
         if topology.block_map is not None:
@@ -81,6 +97,7 @@ class Mover:
                 requests,
                 self._send_write,
                 kv_bytes_per_token=kv_bytes_per_token,
+                on_written=self._written,
             )
 
     def go(self, move: Move, now: float) -> None:
@@ -131,6 +148,10 @@ class Mover:
     def write(self, request: int, tiers: Sequence[Tier], instance: int, now: float) -> None:
         """Write what the tiers lack of the request's prompt; each writer takes one at a time."""
         for tier in tiers:
+            if self.is_worth is not None and not self.is_worth(request, tier, instance):
+                continue
+            if tier.spec.holds_hbm:
+                self._hold(request, instance)
             if tier.fine and self.fine is not None:
                 self.fine.publish(request, tier, instance, now)
                 continue
@@ -145,6 +166,11 @@ class Mover:
             victims = hbm.victims[:]
             hbm.victims.clear()
             self.fine.evict_from_hbm(self._below_hbm, instance, victims, now)
+
+    def _written(self, request: int, tier: Tier, instance: int, now: float) -> None:
+        self.let_go(request, tier, instance)
+        if tier.spec.holds_hbm:
+            self._agenda.add(now, partial(self.on_room, instance))
 
     def _send_write(
         self, request: int, legs: list[tuple[Leg, float]], done: Handler, now: float
@@ -163,6 +189,7 @@ class Mover:
             blocks, lacks_last = cache.missing(atoms, offset[request], offset[request + 1])
             if not blocks or not writer.legs:
                 cache.touch(atoms, offset[request], offset[request + 1])
+                self.let_go(request, tier, instance)
                 continue
             tokens = blocks * requests.block_tokens - (requests.pad[request] if lacks_last else 0)
             writer.is_busy = True
@@ -174,4 +201,25 @@ class Mover:
         """The blocks are in the tier; they count as just used, tail before head."""
         table = self._requests.table
         tier.plain[instance].touch(table.atoms, table.offset[request], table.offset[request + 1])
+        self.let_go(request, tier, instance)
         self._write_next(tier, instance, now)
+        if tier.spec.holds_hbm:
+            self.on_room(instance, now)
+
+    def _hold(self, request: int, instance: int) -> None:
+        table = self._requests.table
+        hbm = self.hbm[instance]
+        hbm.pin(table.atoms, table.offset[request], table.offset[request + 1])
+        hbm.writes += 1
+
+    def let_go(self, request: int, tier: Tier, instance: int) -> None:
+        """HBM need not keep the prompt for the tier any more."""
+        if tier.spec.holds_hbm:
+            table = self._requests.table
+            hbm = self.hbm[instance]
+            hbm.let_go(table.atoms, table.offset[request], table.offset[request + 1], 0)
+            hbm.writes -= 1
+
+
+def _ignore(instance: int, now: float) -> None:
+    """Nobody waits for room."""

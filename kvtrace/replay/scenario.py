@@ -11,8 +11,10 @@ LoadMode = Literal["async", "sync"]
 """async: the request waits for its load while the GPU serves others; sync: the GPU waits too."""
 LoadDecision = Literal["always", "never", "threshold", "arbiter", "split"]
 """threshold: load where the tiers add `load_threshold_tokens` or more, as engines do. arbiter: load
-only what is priced below recomputing it, links as they are at that moment. split: compute a head of
-what was found while its tail loads, cut where both end together by such prices; or all, or none."""
+only what is priced below recomputing it, links as they are at that moment; and, where loads are in
+series, write nothing that empty links would not bring back sooner than computing it. split: compute
+a head of what was found while its tail loads, cut where both end together by such prices; or all,
+or none."""
 Overlap = Literal["serial", "pipelined", "layerwise"]
 """How a load runs beside itself and the prefill. serial: stages one after the other, then prefill.
 pipelined: chunks of `load_chunk_tokens` pass all stages of a tier at once, the slowest one bounds.
@@ -125,6 +127,9 @@ class TierSpec:
     inclusion: Inclusion = "inclusive"
     write_moment: WriteMoment = "on_compute"
     """An exclusive tier is written on evict."""
+    holds_hbm: bool = False
+    """Written on compute: HBM keeps a prompt's blocks until they are written here, as engines do
+    that copy straight out of HBM; slow writes then keep requests out."""
     admission_uses: int = 1
     """A block is written for the request that is the so manieth to ask for it, or a later one."""
     match_tokens: int = 0

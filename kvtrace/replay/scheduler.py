@@ -5,6 +5,7 @@ See `kvtrace.replay.engine` for the rules.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from math import inf
@@ -82,10 +83,15 @@ class Scheduler:
         """(tiers, requests) tokens served."""
         self.asks_late = self.is_sync or scenario.prefetch == "off"
         """Tiers are not asked on arrival."""
+        self.on_complete: Callable[[int, float], None] | None = None
+        """Told of each request that has its last token, and when."""
         self.instances = [
             Instance(index, scenario, table, requests.block_tokens)
             for index in range(scenario.instances)
         ]
+        self.mover.hbm = [instance.hbm for instance in self.instances]
+        self.mover.on_room = self._on_room
+        self.mover.is_worth = self.chain.is_worth_writing if self.chain.prunes else None
         if topology.below_hbm is not None:
             for instance in self.instances:
                 instance.hbm.victims = []
@@ -120,6 +126,9 @@ class Scheduler:
                 if full_s < end_s:
                     self._agenda.add(full_s, partial(self._end_room, instance, decode.version))
 
+    def _on_room(self, index: int, now: float) -> None:
+        self.settle(self.instances[index], now)
+
     def run_in_hbm(self, request: int, instance: Instance) -> Run:
         """The leading run of the request that HBM of the instance holds."""
         offset = self._offset
@@ -147,7 +156,7 @@ class Scheduler:
         rest = self._blocks[request] - blocks
         room = rest * requests.block_tokens + requests.private[request]
         if not hbm.fits(room + spare, self._atoms, lo, held):
-            if instance.holders:
+            if instance.holders or hbm.writes:
                 return False
             self.oversized += 1
         hbm.pin(self._atoms, lo, held)
@@ -506,6 +515,8 @@ class Scheduler:
         """Last token: the request gives its HBM back."""
         requests = self._requests
         requests.e2e_s[request] = now - requests.arrived_s[request]
+        if self.on_complete is not None:
+            self.on_complete(request, now)
         if not self.is_ideal:
             lo, held = self._offset[request], requests.held[request]
             if self._preemptor is not None:

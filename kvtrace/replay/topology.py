@@ -208,6 +208,8 @@ def _tier_faults(tier: TierSpec) -> Iterator[str]:
     name = f"tier `{tier.tier_id}`"
     if tier.inclusion == "exclusive" and tier.write_moment != "on_evict":
         yield f"{name} is exclusive, so its write moment has to be `on_evict`"
+    if tier.holds_hbm and tier.write_moment != "on_compute":
+        yield f"{name} is written on evict, so HBM cannot hold blocks for it"
     if not 0.0 < tier.low_watermark <= tier.high_watermark <= 1.0:
         yield f"{name} needs watermarks with 0 < low <= high <= 1"
     if tier.admission_uses < 1 or tier.match_tokens < 0:

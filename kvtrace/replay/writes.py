@@ -14,10 +14,14 @@ Send = Callable[[int, list[tuple[Leg, float]], Callable[[float], None], float], 
 """Writes over the legs, (leg, bytes) each, for a request (-1: none); calls at the end; now."""
 
 
+OnWritten = Callable[[int, Tier, int, float], None]
+"""(request, tier, instance, time): its prompt is in the tier, or will not be."""
+
+
 class FineWrites:
     """Keeps the writers of these tiers busy, and hands down what they evict."""
 
-    __slots__ = ("_clock", "_kv_bytes", "_map", "_requests", "_send")
+    __slots__ = ("_clock", "_kv_bytes", "_map", "_on_written", "_requests", "_send")
 
     def __init__(
         self,
@@ -27,12 +31,14 @@ class FineWrites:
         send: Send,
         *,
         kv_bytes_per_token: float,
+        on_written: OnWritten,
     ) -> None:
         self._clock = topology.clock
         self._map = block_map
         self._requests = requests
         self._send = send
         self._kv_bytes = kv_bytes_per_token
+        self._on_written = on_written
 
     def publish(self, request: int, tier: Tier, instance: int, now: float) -> None:
         """The prompt is computed, and in HBM."""
@@ -102,17 +108,22 @@ class FineWrites:
                 writer.is_busy = True
                 size = self._map.tokens(lacking) * self._kv_bytes
                 legs = [(leg, size) for leg in writer.legs]
-                self._send(request, legs, partial(self._end, tier, instance, blocks), now)
+                end = partial(self._end, tier, instance, request, blocks)
+                self._send(request, legs, end, now)
             else:
-                self.store(tier, instance, blocks, now)
+                self._store(tier, instance, request, blocks, now)
 
-    def _end(self, tier: Tier, instance: int, blocks: list[int], now: float) -> None:
+    def _end(self, tier: Tier, instance: int, request: int, blocks: list[int], now: float) -> None:
         self._clock.now = now
-        self.store(tier, instance, blocks, now)
+        self._store(tier, instance, request, blocks, now)
         self._next(tier, instance, now)
 
-    def store(self, tier: Tier, instance: int, blocks: list[int], now: float) -> None:
+    def _store(
+        self, tier: Tier, instance: int, request: int, blocks: list[int], now: float
+    ) -> None:
         """The blocks (most recent first) are in the tier; what they push out goes down."""
+        if request >= 0:
+            self._on_written(request, tier, instance, now)
         victims = evicted_by(tier, instance, blocks)
         if victims and tier.below is not None:
             self.demote(tier.below, instance, victims, now)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtrace.replay.engine import simulate
-from kvtrace.replay.scenario import EvictionPolicy, Scenario, TierSpec
+from kvtrace.replay.scenario import EvictionPolicy, Scenario, TierSpec, WriteMoment
 from kvtrace.reuse.policies.blocks import Admission, block_trace
 from kvtrace.reuse.policies.run import PolicyName, serve
 from kvtrace.schema.arrays import RequestTrace
@@ -26,7 +26,7 @@ from tests.unit.replay_cases import (
     pool_tier,
 )
 
-LAW = settings(deadline=None, max_examples=60)
+LAW = settings(deadline=None, max_examples=40)
 BLOCK_BYTES = KV_BYTES * BLOCK
 
 
@@ -34,12 +34,13 @@ BLOCK_BYTES = KV_BYTES * BLOCK
 def special_tiers(draw: st.DrawFn, tier: TierSpec) -> TierSpec:
     """The tier with a cache, tails and failures of any kind."""
     is_exclusive = draw(st.booleans())
+    moment = draw(st.sampled_from(WRITE_MOMENTS))
     high = draw(st.sampled_from([1.0, 0.7]))
     return replace(
         tier,
         policy=draw(st.sampled_from(POLICIES)),
         inclusion="exclusive" if is_exclusive else "inclusive",
-        write_moment="on_evict" if is_exclusive else draw(st.sampled_from(WRITE_MOMENTS)),
+        write_moment="on_evict" if is_exclusive else moment,
         admission_uses=draw(st.sampled_from([1, 2])),
         match_tokens=draw(st.sampled_from([0, 7, 20])),
         high_watermark=high,
@@ -50,6 +51,7 @@ def special_tiers(draw: st.DrawFn, tier: TierSpec) -> TierSpec:
         read_delay_p99_s=draw(st.sampled_from([0.0, 0.2])),
         lookup_failure_share=draw(st.sampled_from([0.0, 0.3])),
         read_failure_share=draw(st.sampled_from([0.0, 0.3])),
+        holds_hbm=not is_exclusive and moment == "on_compute" and draw(st.booleans()),
         timeout_s=draw(st.sampled_from([None, 0.05, 2.0])),
     )
 
@@ -57,7 +59,7 @@ def special_tiers(draw: st.DrawFn, tier: TierSpec) -> TierSpec:
 POLICIES: list[EvictionPolicy] = [
     "lru", "leaf_lru", "fifo", "flat_fifo", "lfu", "length_aware", "arc", "s3_fifo",
 ]  # fmt: skip
-WRITE_MOMENTS = ["on_compute", "on_evict"]
+WRITE_MOMENTS: list[WriteMoment] = ["on_compute", "on_evict"]
 
 
 @st.composite
@@ -110,8 +112,9 @@ def test_hits_and_computed_tokens_make_up_the_prompt(made: list[Ask], scenario: 
 def test_no_chain_hits_more_than_exists(made: list[Ask], scenario: Scenario) -> None:
     trace = make_trace(made)
     bound = total_hits(simulate(trace, make_scenario(idealised=True)))
-    for run in (scenario, replace(scenario, idealised=True)):
-        assert (total_hits(simulate(trace, run)) <= bound).all()
+    assert total_hits(simulate(trace, scenario)).sum() <= bound.sum()
+    ideal = simulate(trace, replace(scenario, idealised=True))
+    assert (total_hits(ideal) <= bound).all()
 
 
 @LAW

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from kvtrace.cost.fleet import default_fleet
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.presets import build_scenarios, with_arbiter
 from kvtrace.replay.scenario import Scenario
-from kvtrace.replay.window import spread_arrivals
+from kvtrace.replay.window import slice_requests, spread_arrivals
+from kvtrace.scenarios.build import build_scenario
+from kvtrace.scenarios.document import load_scenario
+from kvtrace.scenarios.plan import read_plan
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.units import NS_PER_S
 from tests.unit.replay_cases import KV_BYTES, UNLIMITED, Ask, make_scenario, make_trace
@@ -94,3 +98,26 @@ def test_an_arbiter_over_tcp_costs_nothing(
         for scenario in (scenarios["hbm_only"], with_arbiter(scenarios["pool_dram_tcp"]))
     )
     assert pooled <= 1.02 * alone
+
+
+def test_the_shipped_poison_ruins_the_conversation_and_an_arbiter_saves_it(
+    conversation: RequestTrace,
+) -> None:
+    plan = read_plan(load_scenario("poison"))
+    assert plan.load.requests == 2001
+    llm, gpu, tp = DEPLOYED
+    deployment = build_deployment(llm, gpu, tp=tp)
+    poison = build_scenario(plan, deployment, default_fleet(deployment, 8), block_tokens=BLOCK)
+    trace = spread_arrivals(slice_requests(conversation, 0, 2001), 0)
+    pooled, judged, alone = (
+        simulate(trace, scenario)
+        for scenario in (
+            poison,
+            replace(poison, load_decision="arbiter"),
+            replace(poison, tiers=poison.tiers[:1]),
+        )
+    )
+    reuse = [sum(int(t.sum()) for t in r.timeline.hit_tokens.values()) for r in (pooled, alone)]
+    assert reuse[0] > 2 * reuse[1]
+    assert pooled.timeline.ttft_s.mean() > 100 * alone.timeline.ttft_s.mean()
+    assert judged.timeline.ttft_s.mean() <= 1.02 * alone.timeline.ttft_s.mean()
