@@ -28,6 +28,11 @@ READ = "efficiency.hbm_read"
 COUNT = 48
 
 
+def spaced(gap: float) -> Floats:
+    """(requests,) 0, gap, 2 gap, …"""
+    return np.arange(COUNT, dtype=np.float64) * gap
+
+
 def nothing(count: int) -> Floats:
     return np.full(count, np.nan)
 
@@ -40,7 +45,7 @@ def alone(deployment: Deployment, *, prompts: Floats | None = None) -> RequestTi
     prefill = np.array([deployment.prefill.prefill_s(one, 0.0) for one in prompts.tolist()])
     tpot = np.array([deployment.decode.step_s(1.0, one + 50.5) for one in prompts.tolist()])
     return RequestTimes(
-        arrived_s=np.arange(COUNT) * 60.0,
+        arrived_s=spaced(60.0),
         prompt_tokens=prompts,
         cached_tokens=np.zeros(COUNT),
         output_tokens=output,
@@ -140,7 +145,7 @@ def test_a_ttft_that_is_queue_alone_tells_no_prefill() -> None:
 
 def test_ttfts_that_overlap_may_hold_a_queue() -> None:
     times = replace(alone(MODEL), queue_s=nothing(COUNT), prefill_s=nothing(COUNT))
-    crowded = replace(times, arrived_s=np.arange(COUNT) * 0.01)
+    crowded = replace(times, arrived_s=spaced(0.01))
     assert "may hold a queue" in refusal(crowded)
 
 
@@ -153,7 +158,7 @@ def test_without_a_queue_the_requests_that_meet_no_other_are_fitted() -> None:
 
 
 def test_prompts_of_one_length_do_not_tell_fixed_seconds_from_seconds_per_token() -> None:
-    prompts = 4_000 + np.arange(COUNT) * 5.0
+    prompts = 4_000 + spaced(5.0)
     times = alone(with_values(MODEL, {GEMM: 0.5}), prompts=prompts)
     assert "one length" in refusal(times, "prefill_fixed")
     assert "one length" in refusal(times, "prefill_token")
@@ -201,7 +206,7 @@ def test_no_times_are_no_calibration() -> None:
 def test_a_queue_tells_the_prefill_rate_when_it_is_replayed() -> None:
     # one server, ten arrivals a second: each waits for all before it, so that TTFT is mostly queue
     prompts = np.linspace(1_000, 16_000, COUNT)[np.arange(COUNT) * 37 % COUNT]
-    arrived = np.arange(COUNT) * 0.1
+    arrived = spaced(0.1)
 
     def replay(deployment: Deployment) -> dict[str, Floats]:
         done, ttft = 0.0, []
@@ -224,7 +229,7 @@ def loads(*, gap_s: float, contention: float = 1.0) -> MoveTimes:
     """Loads of 8 MB to 800 MB at 20 GB/s and 2 ms; where they overlap, each slows the others."""
     size = np.geomspace(8e6, 8e8, COUNT)[np.arange(COUNT) * 37 % COUNT]
     seconds = 0.002 + size / 20e9
-    started = np.arange(COUNT) * gap_s
+    started = spaced(gap_s)
     for _ in range(50):  # how long they take decides how many overlap, and the other way round
         end = started + seconds
         busy = spread_between(started, end, seconds, started, end) / seconds

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from kvtrace.replay.decode import DecodeBatch
 from kvtrace.replay.engine import simulate
+from kvtrace.replay.occupancy import occupancy
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
 from tests.unit.replay_cases import KV_BYTES, Ask, FlatStep, PerToken, make_scenario, make_trace
@@ -49,6 +51,15 @@ def test_the_request_that_entered_last_gives_way_and_computes_again_what_it_has_
     assert [round(x, 6) for x in result.timeline.ttft_s.tolist()] == [0.1, 1.2]
     assert [(r, round(a, 6), round(b, 6)) for r, a, b in result.preempted] == [(1, 5.2, 9.2)]
     assert result.timeline.computed_tokens.tolist() == [10, 10]
+
+
+def test_a_preempted_request_waits_and_does_not_run() -> None:
+    # the same: b runs from 0.1 s (its step begins when a's ends) to 5.2 s, and again from 9.2 s
+    trace = make_trace([Ask(0, prompt=10, output=10), Ask(0, prompt=10, output=10)])
+    at = np.array([0.05, 1.0, 6.0, 10.0, 14.0])
+    found = occupancy(simulate(trace, room(29)), np.zeros(2), at)
+    assert found.running.tolist() == [1, 2, 1, 1, 0]
+    assert found.waiting.tolist() == [1, 0, 1, 0, 0]
 
 
 def test_a_preempted_request_finds_what_is_left_of_its_blocks() -> None:
