@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kvtrace.api.loads import Loaded, apply_load, by_conversation
+from kvtrace.api.loads import Loaded, apply_load, by_conversation, logged_e2e_s
 from kvtrace.api.replay_tables import Replayed
 from kvtrace.api.setup import Setup, choose_deployment, choose_fleet
 from kvtrace.config import Setting, Settings
 from kvtrace.exec.progress import Progress
 from kvtrace.replay.scenario import Scenario
-from kvtrace.replay.window import WindowedTrace
 from kvtrace.scenarios.build import build_scenario, fleet_with, hardware_of
 from kvtrace.scenarios.load import Load
 from kvtrace.scenarios.plan import Plan, read_plan
-from kvtrace.scenarios.running import Task, run_tasks
+from kvtrace.scenarios.running import Arrivals, Task, run_tasks
 from kvtrace.scenarios.sweeps import Case
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.store.dataset import Dataset
@@ -100,8 +99,9 @@ def load_all(bench: Bench, ready: Sequence[Ready]) -> dict[Load, Loaded]:
         if one.load not in loads:
             follows = one.load.thin != 1 or one.load.growth != 1 or one.load.closed_loop
             whole = by_conversation(bench.whole, bench.dataset) if follows else bench.whole
+            e2e_s = logged_e2e_s(whole, bench.dataset) if one.load.closed_loop else None
             loads[one.load] = apply_load(
-                whole, one.load, max_tokens=room, is_full=is_full, seed=bench.seed
+                whole, one.load, max_tokens=room, is_full=is_full, seed=bench.seed, e2e_s=e2e_s
             )
     return loads
 
@@ -117,11 +117,9 @@ def replay_all(
 
     What is replayed does not depend on the workers; only this order does.
     """
-    traces: dict[Hashable, WindowedTrace] = {
-        load: loaded.windowed for load, loaded in loads.items()
-    }
+    arrivals: dict[Hashable, Arrivals] = {load: loaded.arrivals for load, loaded in loads.items()}
     tasks = [Task(place, one.load, one.scenario) for place, one in enumerate(ready)]
-    for place, ran in run_tasks(traces, tasks, workers=workers):
+    for place, ran in run_tasks(arrivals, tasks, workers=workers):
         one = ready[place]
         loaded = loads[one.load]
         watch.advance(rows=len(ran.result.timeline.ttft_s))
@@ -132,11 +130,12 @@ def replay_all(
                 changes=one.case.changes,
                 setup=one.setup,
                 load=one.load,
-                windowed=loaded.windowed,
+                windowed=loaded.arrivals.windowed,
                 refused_requests=loaded.refused_requests,
                 result=ran.result,
                 links=ran.links,
                 width_s=ran.width_s,
                 wall_s=ran.wall_s,
+                arrived_s=ran.arrived_s,
             ),
         )

@@ -16,6 +16,7 @@ from kvtrace.replay.ledger import LinkStretches
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.window import WindowedTrace
 from kvtrace.scenarios.load import Load
+from kvtrace.schema.arrays import FloatArray
 from kvtrace.schema.manifest import DerivedParam
 from kvtrace.schema.replayed import (
     REPLAY_HITS,
@@ -26,7 +27,6 @@ from kvtrace.schema.replayed import (
 )
 from kvtrace.store.dataset import Dataset
 from kvtrace.store.derived import write_derived, write_derived_tables
-from kvtrace.units import NS_PER_S
 
 TABLES: Final = (REPLAY_RUNS, REPLAY_REQUESTS, REPLAY_HITS, REPLAY_LINKS)
 SUMMARY: Final = "replay/summary"
@@ -48,6 +48,8 @@ class Replayed:
     """Of the stretches of `links`."""
     wall_s: float
     """Seconds that the engine took; never in a table."""
+    arrived_s: FloatArray
+    """(replayed requests,) when each came, since the first one."""
 
 
 def frames_of(runs: Sequence[Replayed]) -> dict[str, pl.DataFrame]:
@@ -142,14 +144,13 @@ def _requests(number: int, one: Replayed) -> pl.DataFrame:
     hits = sum(timeline.hit_tokens.values(), start=np.zeros(count, dtype=np.int64))
     keys = pl.Series(trace.request_key)
     output = pl.Series(trace.output_tokens)
-    arrived_s = (trace.arrived_at_ns - (trace.arrived_at_ns[0] if count else 0)) / NS_PER_S
     frame = pl.DataFrame(
         {
             "run": np.full(count, number, dtype=np.int32),
             "request_rank": np.arange(count, dtype=np.int64),
             "request_key": pl.select(pl.when(keys >= 0).then(keys)).to_series(),
             "instance": timeline.instance.astype(np.int32),
-            "arrived_s": arrived_s,
+            "arrived_s": one.arrived_s,
             "prompt_tokens": trace.prompt_tokens,
             "output_tokens": output if trace.output_known else pl.Series([None] * count),
             "hit_tokens": hits,

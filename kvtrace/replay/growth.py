@@ -86,6 +86,11 @@ def grow(
     return Grown(in_order(stacked, arrived), copies, root_blocks, trace.distinct_blocks)
 
 
+def logged_index(request_key: int, requests: int) -> int:
+    """The place among the `requests` that grew of the one that a copy's negative key is of."""
+    return (-1 - request_key) % requests
+
+
 def thin(trace: RequestTrace, share: float, *, seed: int) -> RequestTrace:
     """The trace with each session kept whole with probability `share` (numpy's PCG64 on `seed`).
 

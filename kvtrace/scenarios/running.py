@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Final
 
+import numpy as np
+
+from kvtrace.replay.closed_loop import ClosedLoop
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.ledger import LinkLedger, LinkStretches
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.window import WindowedTrace
+from kvtrace.schema.arrays import FloatArray
 from kvtrace.units import NS_PER_S
 
 STRETCHES: Final = 120
@@ -37,6 +41,15 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrivals:
+    """The requests of a load, and how they come."""
+
+    windowed: WindowedTrace
+    think_s: FloatArray | None = None
+    """(requests of the trace,) closed loop: logged think times; null: the open loop."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ran:
     """What one replay gave."""
 
@@ -46,21 +59,23 @@ class Ran:
     """Of the stretches."""
     wall_s: float
     """Seconds of the engine."""
+    arrived_s: FloatArray
+    """(replayed requests,) when each came, since the first one."""
 
 
 def run_tasks(
-    traces: Mapping[Hashable, WindowedTrace], tasks: Sequence[Task], *, workers: int
+    loads: Mapping[Hashable, Arrivals], tasks: Sequence[Task], *, workers: int
 ) -> Iterator[tuple[int, Ran]]:
     """(place, what it gave), in the order in which the replays end; workers change only that."""
     if min(workers, len(tasks)) <= 1:
         for task in tasks:
-            yield task.place, run_one(traces[task.load], task.scenario)
+            yield task.place, run_one(loads[task.load], task.scenario)
         return
     pool = ProcessPoolExecutor(
         max_workers=min(workers, len(tasks)),
         mp_context=get_context("spawn"),
         initializer=_start,
-        initargs=(dict(traces),),
+        initargs=(dict(loads),),
     )
     try:
         for future in as_completed([pool.submit(_work, task) for task in tasks]):
@@ -69,26 +84,31 @@ def run_tasks(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def run_one(windowed: WindowedTrace, scenario: Scenario) -> Ran:
+def run_one(load: Arrivals, scenario: Scenario) -> Ran:
     """One replay with its books; the wall time is that of the engine alone."""
-    arrived = windowed.trace.arrived_at_ns[windowed.scored]
-    span_s = float(arrived[-1] - arrived[0]) / NS_PER_S if len(arrived) else 0.0
+    trace, first = load.windowed.trace, load.windowed.first
+    arrived_s = trace.arrived_at_ns[first:] / NS_PER_S
+    span_s = float(arrived_s[-1] - arrived_s[0]) if len(arrived_s) else 0.0
     width_s = max(LEAST_WIDTH_S, span_s / STRETCHES)
     ledger = LinkLedger(width_s)
+    loop = None if load.think_s is None else ClosedLoop(trace, load.think_s, first=first)
     started_s = time.perf_counter()
-    result = simulate(windowed.trace, scenario, warmup_requests=windowed.first, ledger=ledger)
-    return Ran(result, ledger.rows(), width_s, time.perf_counter() - started_s)
+    result = simulate(trace, scenario, warmup_requests=first, ledger=ledger, loop=loop)
+    wall_s = time.perf_counter() - started_s
+    if loop is not None:
+        arrived_s = np.asarray(loop.arrived_s, dtype=np.float64)
+    return Ran(result, ledger.rows(), width_s, wall_s, arrived_s - arrived_s[:1])
 
 
-_traces: dict[Hashable, WindowedTrace] = {}
-"""Of a worker process: the traces that it was started with."""
+_loads: dict[Hashable, Arrivals] = {}
+"""Of a worker process: the loads that it was started with."""
 
 
-def _start(traces: Mapping[Hashable, WindowedTrace]) -> None:
-    """A worker keeps the traces; an interrupt is the business of the process that started it."""
+def _start(loads: Mapping[Hashable, Arrivals]) -> None:
+    """A worker keeps the loads; an interrupt is the business of the process that started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _traces.update(traces)
+    _loads.update(loads)
 
 
 def _work(task: Task) -> tuple[int, Ran]:
-    return task.place, run_one(_traces[task.load], task.scenario)
+    return task.place, run_one(_loads[task.load], task.scenario)

@@ -203,3 +203,28 @@ def test_a_window_is_two_instants() -> None:
     for text in ("60s", "5s..5s"):
         with pytest.raises(UsageError):
             parse_window(text)
+
+
+@pytest.mark.parametrize("growth", [1, 2])
+def test_in_the_closed_loop_a_turn_comes_when_the_answer_was_read(
+    folder: Path, growth: int
+) -> None:
+    load = Load(closed_loop=True, think_s=2.0, growth=growth)
+    outcome = api.replay(folder, asked=slow(folder, load=load), settings=settings())
+    assert "closed loop, think time 2 s" in str(outcome.scenarios[0]["load"])
+    rows = Dataset.open(folder / "dataset").table("replay_requests").to_dicts()
+    logged = [row for row in rows if row["request_key"] is not None]
+    assert len(rows) == growth * len(logged) == growth * 8
+    # [1, 2] is gone on from by [1, 2, 5], that by [1, 2, 5, 7]; the last request is that prompt
+    # again, which goes on from [1, 2, 5] too: it has the same conversation.
+    first, second, third = logged[0], logged[2], logged[4]
+    for turn, before in ((second, first), (third, second)):
+        assert turn["arrived_s"] == pytest.approx(before["arrived_s"] + before["e2e_s"] + 2.0)
+
+
+def test_thinking_as_logged_is_the_gap_where_no_end_is_known(folder: Path) -> None:
+    load = Load(closed_loop=True)
+    api.replay(folder, asked=slow(folder, load=load), settings=settings())
+    rows = Dataset.open(folder / "dataset").table("replay_requests").to_dicts()
+    # [1, 2] came at 0 s, [1, 2, 5] at 6.004 s: so long after the answer it comes now.
+    assert rows[2]["arrived_s"] == pytest.approx(rows[0]["e2e_s"] + 6.004)
