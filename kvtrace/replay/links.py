@@ -177,7 +177,7 @@ class FlowNet(Generic[Owner]):
         on = self._of_index[route]
         component = on.component
         self._serve(component, now)
-        place = next(i for i, flow in enumerate(on.flows) if flow[2] is owner)
+        place = next(i for i, flow in enumerate(on.flows) if flow[2] == owner)
         left = max(0.0, on.flows.pop(place)[0] - on.served)
         on.writes -= write
         heapify(on.flows)

@@ -94,7 +94,7 @@ class Loads:
         """By request: loads beside a prefill that has not ended."""
         self._running: dict[int, dict[int, _Load]] = {}
         """By instance, by request: loads that may be stopped."""
-        self._waits_since: dict[int, float] = {}
+        self.waits_since: dict[int, float] = {}
         """By instance: since when its step waits for an open load."""
 
     def begin(
@@ -310,7 +310,7 @@ class Loads:
                 if ready_s <= now:
                     continue
                 self._agenda.add(ready_s, resume)
-            self._waits_since.setdefault(instance.index, now)
+            self.waits_since.setdefault(instance.index, now)
             return True
         return False
 
@@ -318,7 +318,7 @@ class Loads:
         self, instance: Instance, members: Sequence[tuple[int, float]], now: float
     ) -> float:
         """Seconds that the step that ends now has waited for open loads."""
-        waited_s = now - self._waits_since.pop(instance.index, now)
+        waited_s = now - self.waits_since.pop(instance.index, now)
         if waited_s > 0.0:
             for request, _ in members:
                 self._requests.stall_s[request] += waited_s

@@ -432,7 +432,7 @@ class Scheduler:
 
     def _end_step(self, instance: Instance, step: Step, now: float) -> None:
         """First tokens for all whose prompt is done; then the next step."""
-        if self.loads.open and self._awaits_load(instance, step, now):
+        if (self.loads.open or self.loads.waits_since) and self._awaits_load(instance, step, now):
             return
         instance.is_busy = False
         instance.until_s = inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+import numpy as np
 import pytest
 
 from kvtrace.replay.links import FlowNet
@@ -123,3 +124,31 @@ def test_the_fair_rate_counts_the_flows_that_are_there() -> None:
     assert net.fair_rate(0) == 10.0
     net.start(0.0, 0, 10.0, "a", write=False)
     assert net.fair_rate(0) == 5.0
+
+
+def test_a_stopped_flow_leaves_its_share_and_its_bytes() -> None:
+    # a and b at 5 B/s each; b goes at 4 with 20 of 100 B: a has 80 left, 10 B/s from then on
+    net: FlowNet[str] = FlowNet([10.0], [(0,)])
+    for owner in "ab":
+        net.start(0.0, 0, 100.0, owner, write=False)
+    assert net.stop(4.0, 0, "b", write=False) == pytest.approx(80.0)
+    assert drain(net) == pytest.approx({"a": 12.0})
+    assert net.read_bytes == pytest.approx([120.0])
+
+
+def test_random_flows_take_the_mean_of_processor_sharing() -> None:
+    # M/G/1-PS: E[time] = E[size] / rate / (1 - load), whatever the sizes: 2 / (1 - 0.6) = 5.
+    rows = np.random.Generator(np.random.PCG64(7)).random((40_000, 2))
+    arrivals = np.cumsum(-np.log1p(-rows[:, 0]) / 0.3)
+    sizes = np.where(rows[:, 1] < 0.9, 1.0, 11.0)
+    net: FlowNet[int] = FlowNet([1.0], [(0,)])
+    total_s = 0.0
+    for owner, (at, size) in enumerate(zip(arrivals.tolist(), sizes.tolist(), strict=True)):
+        while net.next_at <= at:
+            now = net.next_at
+            total_s += sum(now - float(arrivals[one]) for one in net.finish())
+        net.start(at, 0, size, owner, write=False)
+    while net.next_at < inf:
+        now = net.next_at
+        total_s += sum(now - float(arrivals[one]) for one in net.finish())
+    assert total_s / len(sizes) == pytest.approx(5.0, rel=0.05)
