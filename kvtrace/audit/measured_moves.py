@@ -14,25 +14,12 @@ from kvtrace.audit.record import Cell, Quantity, Table
 from kvtrace.audit.table_shape import TableShape
 from kvtrace.audit.thresholds import ENOUGH_MOVES, SLOW_MOVES
 from kvtrace.audit.view import count, number, rows_of
+from kvtrace.cost.calibration import OBSERVED_PATHS
 from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.transfer import Direction, HopKind, PathId
 from kvtrace.units import format_traffic
 
 MOVES_TABLE: Final = "moves/measured_and_modelled"
 _QUERY: Final = "moves/measured_rates"
-_MODELLED: Final[Mapping[str, tuple[PathId, Direction, HopKind | None]]] = {
-    # path as the logs say it: (path of the model, way, the one stage that it is; None: all)
-    "host>device": ("dram_pcie", "read", None),
-    "device>host": ("dram_pcie", "write", None),
-    "remote>device": ("pool_rdma_direct", "read", None),
-    "device>remote": ("pool_rdma_direct", "write", None),
-    "device>device": ("pool_rdma_direct", "read", None),
-    "remote>host": ("pool_rdma_bounce", "read", "pull"),
-    "host>remote": ("pool_rdma_bounce", "write", "pull"),
-    "remote>host>device": ("pool_rdma_bounce", "read", None),
-    "device>host>remote": ("pool_rdma_bounce", "write", None),
-}
-"""Disks are not in the cost model yet: their moves are shown without a modelled rate."""
 _SHAPE: Final = TableShape(
     MOVES_TABLE,
     "Observed moves against the cost model (rates of the model: one move alone)",
@@ -93,7 +80,7 @@ def _modelled_rate(
     path: str | None, kv_bytes: float | None, deployment: Deployment
 ) -> float | None:
     """Bytes a second of one move of this size alone on the path, its fixed seconds included."""
-    known = _MODELLED.get(path or "")
+    known = OBSERVED_PATHS.get(path or "")
     if known is None or not kv_bytes:
         return None
     path_id, direction, stage = known

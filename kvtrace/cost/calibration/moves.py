@@ -43,7 +43,9 @@ OBSERVED_PATHS: Final[Mapping[str, tuple[PathId, Direction, HopKind | None]]] = 
 CONTENTION_ID: Final = "calibration.contention"
 """No constant of the model, which shares links evenly: a figure to compare with 1."""
 _SPAN: Final = 50.0
+"""A constant is sought from the model's value over this up to it times this."""
 _COARSE: Final = 0.2
+"""Step of the clock over the median move above which durations say too little."""
 _SOME_COMPANY: Final = 1.2
 """Moves under way on average below which contention cannot be told."""
 _TWO_SIZES: Final = 2.0
