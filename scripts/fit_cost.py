@@ -17,6 +17,15 @@ from pathlib import Path
 
 from costfit.kernels import families, kernel_shares
 from costfit.links import fit_links
+from costfit.moves import (
+    MOVE_KINDS,
+    MOVE_PARAMETERS,
+    cross_validate_moves,
+    fit_moves,
+    movable,
+    source_of,
+    written_values,
+)
 from costfit.parameters import PARAMETERS, with_values
 from costfit.served import read_served
 from costfit.solve import Fit, cell_of, cross_validate, solve, usable
@@ -38,6 +47,7 @@ def main() -> None:
     cells = {cell_of(point) for point in points}
     print(f"{len(points)} points of {len(cells)} (LLM, GPU) pairs, {len(PARAMETERS)} constants")
     _print_links(public)
+    _print_moves(movable(public))
     fit = solve(points, table, shares)
     fitted = with_values(table, PARAMETERS, fit.values.tolist(), shares)
     _print_constants(fit)
@@ -74,6 +84,17 @@ def _print_links(points: Sequence[Point]) -> None:
         print(f"{one.link:20} {one.points:6} {rate:8.1f} {operation:9.2f} {one.worst_error:7.1%}")
 
 
+def _print_moves(points: Sequence[Point]) -> None:
+    """Links and moves: as written, as fitted, and errors with whole sources left out."""
+    print(f"\n{'constant':36} {'as written':>10} {'fitted':>10}")
+    fitted = fit_moves(points).tolist()
+    for parameter, now, value in zip(MOVE_PARAMETERS, written_values(), fitted, strict=True):
+        print(f"{parameter.name:36} {now:10.4g} {value:10.4g}")
+    _print_errors("moves, constants as written", [predict(point) for point in points])
+    sources = len({source_of(point) for point in points})
+    _print_errors(f"moves, {sources} sources left out in turn", cross_validate_moves(points))
+
+
 def _print_constants(fit: Fit) -> None:
     print(f"\n{'constant':30} {'value':>10} {'low':>10} {'high':>10}")
     for index, parameter in enumerate(PARAMETERS):
@@ -84,14 +105,20 @@ def _print_constants(fit: Fit) -> None:
 def _print_errors(title: str, found: Sequence[Prediction]) -> None:
     groups: dict[str, list[Prediction]] = {}
     for one in found:
-        rows = "served" if one.point.series == "served" else "published"
-        llm = "experts" if one.is_moe else "dense"
-        groups.setdefault(f"{one.point.kind}, {llm}, {rows}", []).append(one)
+        groups.setdefault(_group(one), []).append(one)
     print(f"\n{title:42} {'n':>5} {'median':>8} {'P90':>8}")
     for name in sorted(groups):
         group = score(groups[name])
         if group.median_error is not None and group.p90_error is not None:
             print(f"{name:42} {group.n:5} {group.median_error:8.1%} {group.p90_error:8.1%}")
+
+
+def _group(one: Prediction) -> str:
+    if one.point.kind in MOVE_KINDS:
+        is_loaded = any(word in one.point.metric for word in ("ttft", "prefill"))
+        return f"{one.point.kind}{' to the first token' if is_loaded else ''}"
+    rows = "served" if one.point.series == "served" else "published"
+    return f"{one.point.kind}, {'experts' if one.is_moe else 'dense'}, {rows}"
 
 
 if __name__ == "__main__":

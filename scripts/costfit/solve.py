@@ -17,6 +17,8 @@ from kvtrace.cost.validation import Point, Prediction, predict
 
 Cell = tuple[str, str]
 FITTED_KINDS = ("prefill_ttft", "prefill_composed", "prefill_throughput", "decode", "speedup")
+_LOADED = ("ttft", "prefill")
+"""Words of a metric of a load that reaches to the first token."""
 _PRIOR_WEIGHT = 0.5
 """Weight of a start that is off by its own prior, against a point that is off by its own trust."""
 _SERVED_WEIGHT = 0.6
@@ -87,10 +89,15 @@ def usable(points: Sequence[Point], table: EfficiencyTable) -> tuple[Point, ...]
     return tuple(
         point
         for point in points
-        if point.kind in FITTED_KINDS
+        if (point.kind in FITTED_KINDS or _is_loaded(point))
         and point.value > 0
         and (predict(point, table).predicted or 0) > 0
     )
+
+
+def _is_loaded(point: Point) -> bool:
+    """A load with the step that follows it: it shows what a step of one token costs."""
+    return point.kind == "kv_load" and any(word in point.metric for word in _LOADED)
 
 
 def _weights(points: Sequence[Point]) -> list[float]:

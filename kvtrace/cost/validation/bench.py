@@ -144,10 +144,15 @@ class Bench:
         return self.point.cached_tokens or 0
 
     @property
+    def stated_output_tokens(self) -> int | None:
+        """Output tokens of each request as the note has them; null where it has none."""
+        found = _OUTPUT.search(self.point.words)
+        return int(found.group(1) or found.group(2)) if found else None
+
+    @property
     def output_tokens(self) -> int:
         """Output tokens of each request, from the note, else `OUTPUT_TOKENS`."""
-        found = _OUTPUT.search(self.point.words)
-        return int(found.group(1) or found.group(2)) if found else OUTPUT_TOKENS
+        return self.stated_output_tokens or OUTPUT_TOKENS
 
     def frontend_s(self, prompt_tokens: float) -> float:
         """Seconds in front of the engine: the text made tokens, and hashed block by block."""
@@ -259,7 +264,8 @@ def _llm(name: str) -> LlmShape:
 
 @cache
 def _hardware(name: str) -> HardwareProfile:
-    return load_hardware(name)
+    """A GPU by the name of a row, which may say how many: `8x H100`."""
+    return load_hardware(re.sub(r"^\d+\s*[xX×]\s*", "", name))
 
 
 def build_bench(point: Point, table: EfficiencyTable | None = None) -> Bench:

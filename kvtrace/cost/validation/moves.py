@@ -22,8 +22,9 @@ def kv_load(bench: Bench) -> float:
     route = bench.route
     if dimension == "bytes_per_s":
         rate = _moving(route).bytes_per_s
-        if point.bytes:
-            rate = point.bytes / route.seconds(point.bytes)
+        moved = point.bytes or (bench.moved_bytes(point.cached_tokens or 0) if point.model else 0)
+        if moved:
+            rate = moved / route.seconds(moved)
         return written_in(point.unit, dimension, rate)
     if dimension == "s_per_byte":
         return written_in(point.unit, dimension, 1.0 / _moving(route).bytes_per_s)

@@ -6,22 +6,25 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Protocol = Literal["pcie", "nvlink", "c2c", "rdma", "efa", "tcp", "cxl", "client"]
-Tier = Literal["hbm", "dram", "remote_dram", "nvme", "dfs", "nfs", "object", "pool"]
+Protocol = Literal["pcie", "nvlink", "c2c", "rdma", "efa", "tcp", "cxl", "client", "gds"]
+Tier = Literal["hbm", "dram", "remote_dram", "cxl", "nvme", "dfs", "nfs", "object", "pool"]
 
 _TIERS: Final[tuple[tuple[str, Tier], ...]] = (
-    (r"(remote|peer|other).*(dram|memory|host)", "remote_dram"),
+    (r"(remote|peer|other).*(dram|memory|host|cpu)", "remote_dram"),
     (r"hbm|gpu( memory)?|vram|device", "hbm"),
-    (r"nvme|ssd|disk|raid", "nvme"),
-    (r"object|s3|gcs|aios|blob", "object"),
+    (r"cxl", "cxl"),
+    (r"nvme|ssd|disk|raid|flash", "nvme"),
+    (r"object|s3|gcs|aios|blob|minio", "object"),
     (r"nfs|cloud file", "nfs"),
     (r"3fs|storage|gpfs|lustre|weka|vast|ceph|parallel fs|file ?system|\bfs\b", "dfs"),
-    (r"dram|ddr|cpu|host|node|grace|lpddr", "dram"),
-    (r"pool|mooncake|lmcache|store", "pool"),
+    (r"dram|ddr|cpu|host|node|grace|lpddr|\bram\b", "dram"),
+    (r"pool|mooncake|lmcache|store|redis|valkey", "pool"),
+    (r"client|server", "dram"),
 )  # fmt: skip
 _LINKS: Final[tuple[tuple[str, Protocol], ...]] = (
     (r"nvlink-?c2c|c2c", "c2c"),
     (r"nvlink|nvswitch|xgmi|p2p", "nvlink"),
+    (r"\bgds\b|gpudirect ?storage|cufile", "gds"),
     (r"pcie", "pcie"),
     (r"cxl", "cxl"),
     (r"efa", "efa"),
@@ -29,6 +32,8 @@ _LINKS: Final[tuple[tuple[str, Protocol], ...]] = (
     (r"rdma|roce|\bib\b|\bib\d|infiniband|\bndr|\bxdr|\bhdr", "rdma"),
     (r"^(\d+ ?x ?)?\d+g( client)?$", "client"),
 )
+_CLIENT: Final = re.compile(r"^(\d+ ?x ?)?\d+g client$")
+"""A client's ports stand for its memory too."""
 _COUNT: Final = re.compile(r"(?:^|\s)(\d+)\s*[x×]\s*")
 _SPEED: Final = re.compile(r"(\d+)\s*g(?:b(?:it)?(?:/s|ps)?)?\b")
 _GENERATION: Final = re.compile(r"(?:pcie|nvlink)[ -]?(?:gen)? ?(\d)")
@@ -78,7 +83,7 @@ def parse_path(text: str) -> PathText | str:
     between: list[PathLink] = []
     for position, segment in enumerate(segments):
         is_end = position in (0, len(segments) - 1)
-        link = None if is_end else _link(segment)
+        link = None if is_end and not _CLIENT.search(segment) else _link(segment)
         tier = _tier(segment) if link is None else None
         if link is None and tier is None and position and _link(segment) is not None:
             link = _link(segment)

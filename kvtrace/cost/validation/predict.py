@@ -59,10 +59,9 @@ class Prediction:
         """Predicted and measured are on the same side; null where the kind has no sides."""
         if self.predicted is None or self.point.kind not in SIGNED_KINDS:
             return None
-        metric, unit = self.point.metric, self.point.unit
-        return ratios.sign(self.predicted, metric, unit) == ratios.sign(
-            self.point.value, metric, unit
-        )
+        point = self.point
+        of = point.metric, point.unit, point.kind
+        return ratios.sign(self.predicted, *of) == ratios.sign(point.value, *of)
 
 
 def predict(point: Point, table: EfficiencyTable | None = None) -> Prediction:

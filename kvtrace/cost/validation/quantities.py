@@ -12,12 +12,12 @@ Dimension = Literal[
     "seconds", "bytes", "bytes_per_s", "tokens_per_s", "ratio", "s_per_token", "s_per_byte", "count"
 ]
 _BYTES: Final = {
-    "B": 1, "KB": KB, "kB": KB, "MB": MB, "GB": GB, "TB": TB,
+    "B": 1, "byte": 1, "bytes": 1, "KB": KB, "kB": KB, "MB": MB, "GB": GB, "TB": TB,
     "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": TIB,
 }  # fmt: skip
 _SECONDS: Final = {
     "ns": 1 / NS_PER_S, "us": NS_PER_US / NS_PER_S, "µs": NS_PER_US / NS_PER_S,
-    "ms": NS_PER_MS / NS_PER_S, "s": 1.0, "min": 60.0,
+    "ms": NS_PER_MS / NS_PER_S, "s": 1.0, "sec": 1.0, "seconds": 1.0, "min": 60.0,
 }  # fmt: skip
 _BITS: Final = {
     f"{size}{unit}": scale / 8
@@ -28,16 +28,22 @@ _OTHERS: Final[Mapping[str, tuple[Dimension, float]]] = {
     "tok/s": ("tokens_per_s", 1.0),
     "tokens/s": ("tokens_per_s", 1.0),
     "ktok/s": ("tokens_per_s", float(KB)),
+    "Mtok/s": ("tokens_per_s", float(MB)),
+    "tps": ("tokens_per_s", 1.0),
     "ratio": ("ratio", 1.0),
     "x": ("ratio", 1.0),
     "": ("ratio", 1.0),
+    "times": ("ratio", 1.0),
     "%": ("ratio", 0.01),
+    "percent": ("ratio", 0.01),
     "users": ("count", 1.0),
     "tokens": ("count", 1.0),
     "token": ("count", 1.0),
     "tok": ("count", 1.0),
     "requests": ("count", 1.0),
 }
+_EACH: Final = ("gpu", "user", "node", "rank", "req", "request", "block", "seq", "sequence")
+"""What a unit may end in without changing what it measures: `tok/s/GPU`, `GB/node`."""
 
 
 def unit_of(unit: str) -> tuple[Dimension, float]:
@@ -46,6 +52,9 @@ def unit_of(unit: str) -> tuple[Dimension, float]:
     Raises:
         CannotPredictError: the unit is not known.
     """
+    stem, _, each = unit.rpartition("/")
+    if stem and each.lower() in _EACH:
+        return unit_of(stem)
     if unit in _OTHERS:
         return _OTHERS[unit]
     if unit in _SECONDS:
@@ -55,8 +64,10 @@ def unit_of(unit: str) -> tuple[Dimension, float]:
     if unit in _BITS:
         return "bytes_per_s", _BITS[unit]
     above, _, below = unit.partition("/")
-    if below == "s" and above in _BYTES:
+    if below in ("s", "sec", "second") and above in _BYTES:
         return "bytes_per_s", float(_BYTES[above])
+    if unit.endswith("ps") and unit[:-2] in _BYTES:
+        return "bytes_per_s", float(_BYTES[unit[:-2]])
     if above in _SECONDS and below in ("token", "tok"):
         return "s_per_token", _SECONDS[above]
     if above in _SECONDS and below in _BYTES:

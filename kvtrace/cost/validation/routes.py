@@ -10,6 +10,7 @@ from typing import Final
 from kvtrace.cost.evidence import moves_constant, number, read_toml
 from kvtrace.cost.hardware import HardwareProfile, Link, load_link
 from kvtrace.cost.validation.paths import PathLink, PathText, Protocol, Tier
+from kvtrace.units import GIB
 
 _PORTS: Final[Mapping[Protocol, tuple[int, ...]]] = {
     "rdma": (25, 100, 200, 400, 800),
@@ -46,6 +47,10 @@ _SERVED_BY_LINK: Final[Mapping[str, str]] = {
     "rdma_800g": "hgx_blackwell",
 }
 """The host generation that comes with a port: what its DRAM takes from or gives to the network."""
+
+
+_LONG_CHUNK: Final = float(GIB)
+"""Bytes of one operation of a copy benchmark that does not say."""
 
 
 class CannotPredictError(Exception):
@@ -179,26 +184,33 @@ def _hop(
 ) -> list[Stage]:
     here, there = path.tiers[index], path.tiers[index + 1]
     stages = []
-    below = {here, there} - {"hbm", "dram", "remote_dram", "pool"}
+    below = {here, there} - {"hbm", "dram", "remote_dram", "pool", "cxl"}
     if below:
         name = path.names[index] if here in below else path.names[index + 1]
         tier = here if here in below else there
         stages.append(_storage(tier, name, links, is_write=there in below))
     for link in links:
-        if link.protocol in ("rdma", "tcp", "efa"):
-            stage = _network(path, link, {here, there}, context)
-            stages = [_slower(stages[0], stage)] if stages else [stage]
-        elif link.protocol != "client":
-            stages.append(_local(path, link, context))
+        if link.protocol == "client":
+            continue
+        is_network = link.protocol in ("rdma", "tcp", "efa")
+        stage = (
+            _network(path, link, {here, there}, context)
+            if is_network
+            else _local(path, link, context)
+        )
+        streams = stages and (is_network or link.protocol == "gds" or "hbm" in (here, there))
+        stages = [_slower(stages[0], stage)] if streams else [*stages, stage]
     if not stages and {here, there} == {"dram", "hbm"}:
         stages.append(_local(path, PathLink("pcie", 1, None, None), context))
+    if not stages and "cxl" in (here, there):
+        stages.append(_local(path, PathLink("cxl", 1, None, None), context))
     if not stages:
         raise CannotPredictError(f"no link is named between {here} and {there}")
     return stages
 
 
 def _slower(one: Stage, other: Stage) -> Stage:
-    """A tier behind a network: bytes stream through both at the slower rate."""
+    """A tier behind a network, or straight into a GPU: bytes stream at the slower rate."""
     rate = min(one.bytes_per_s, other.bytes_per_s)
     return Stage(one.name, rate, one.fixed_s + other.fixed_s)
 
@@ -220,7 +232,7 @@ def _storage(tier: Tier, name: str, links: tuple[PathLink, ...], *, is_write: bo
 
 def _network(path: PathText, link: PathLink, ends: set[Tier], context: RouteContext) -> Stage:
     port = port_link(link)
-    chunk = context.chunk_bytes or moves_constant("chunk_bytes").value
+    chunk = _chunk(context)
     rate = link_rate(port, chunk)
     is_gpu = ends <= {"hbm"}
     share, fixed_rate = _library(context.words, link.protocol, is_gpu=is_gpu)
@@ -256,7 +268,7 @@ def _library(words: str, protocol: Protocol, *, is_gpu: bool) -> tuple[float | N
 
 
 def _local(path: PathText, link: PathLink, context: RouteContext) -> Stage:
-    chunk = context.chunk_bytes or moves_constant("chunk_bytes").value
+    chunk = _chunk(context)
     if link.protocol == "nvlink":
         one = _nvlink(link, context)
         setup = 0.0 if context.is_bare else moves_constant("peer_setup_s").value
@@ -269,6 +281,13 @@ def _local(path: PathText, link: PathLink, context: RouteContext) -> Stage:
     here = min(ranks, 8 if context.hardware is None else context.hardware.gpus_per_node)
     rate *= ranks / (1.0 + moves_constant("load_contention").value * (here - 1))
     return Stage(link.protocol, rate, one.latency_s.value)
+
+
+def _chunk(context: RouteContext) -> float:
+    """Bytes of one operation: as stated; a bare copy moves all at once, an engine its pages."""
+    if context.chunk_bytes:
+        return context.chunk_bytes
+    return _LONG_CHUNK if context.is_bare else moves_constant("chunk_bytes").value
 
 
 def _nvlink(link: PathLink, context: RouteContext) -> Link:

@@ -71,13 +71,15 @@ def _tokens_in(metric: str) -> int | None:
 
 
 def capacity(bench: Bench) -> float:
-    """Users of a context whose KV the HBM of an instance holds."""
+    """Users of a context whose KV the HBM of an instance holds, or tokens in all."""
     metric = bench.point.metric.lower()
     tokens = bench.cached_tokens or bench.point.new_tokens
     if "cpu" in metric or "host" in metric or "dram" in metric:
         raise CannotPredictError("the host memory given to the cache is not in the row")
+    held = bench.deployment.hbm_cache_bytes
+    if bench.point.unit.lower() in ("tokens", "token", "tok"):
+        return written_in(bench.point.unit, "count", held / bench.deployment.kv_bytes_per_token)
     if not tokens:
         raise CannotPredictError("the tokens of a user are not in the row")
-    held = bench.deployment.hbm_cache_bytes
     each = bench.deployment.kv_bytes(tokens)
     return written_in(bench.point.unit, "count", held / each)

@@ -27,6 +27,8 @@ def _parsed(text: str) -> PathText:
         ("HBM>NVLink-C2C>DRAM", ("hbm", "dram"), [("c2c", 1, None, None)]),
         ("remote DRAM>8xRDMA400G>DRAM", ("remote_dram", "dram"), [("rdma", 8, 400, None)]),
         ("3FS>1x400G client", ("dfs", "dram"), [("client", 1, 400, None)]),
+        ("NVMe Gen5>GDS>HBM", ("nvme", "hbm"), [("gds", 1, None, None)]),
+        ("Redis>TCP100G>DRAM", ("pool", "dram"), [("tcp", 1, 100, None)]),
     ],
 )
 def test_one_hop(

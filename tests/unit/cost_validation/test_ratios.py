@@ -34,10 +34,27 @@ def _ratio(folder: Path, metric: str, /, **cells: object) -> float:
         ("cost_saving", "ratio", -0.1, -1),
         ("ttft_change_cpu_tier", "ratio", -0.4, -1),
         ("ttft_change_cpu_tier", "%", 12, 1),
+        ("throughput_speedup", "%", 120, 1),
     ],
 )
 def test_sides(metric: str, unit: str, value: float, expected: int) -> None:
     assert sign(value, metric, unit) == expected
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "value", "expected"),
+    [
+        ("ttft_ratio", "ratio", 0.56, -1),
+        ("tokens_per_s", "ratio", 1.5, 1),
+        ("$/token", "ratio", 0.5, -1),
+        ("throughput_change", "%", -5, -1),
+        ("ttft_improvement", "ratio", 0.4, 1),
+    ],
+)
+def test_one_side_over_the_other_is_compared_with_one_unless_it_is_a_change(
+    metric: str, unit: str, value: float, expected: int
+) -> None:
+    assert sign(value, metric, unit, "ab_ratio") == expected
 
 
 def test_host_memory_helps_a_large_llm_in_every_form(tmp_path: Path) -> None:
@@ -51,7 +68,11 @@ def test_host_memory_helps_a_large_llm_in_every_form(tmp_path: Path) -> None:
     gpu = _ratio(tmp_path, "usd_per_token_on_over_off", **cells)
     assert gpu < 1
     assert _ratio(tmp_path, "throughput_on_over_off", **cells) == pytest.approx(1 / gpu)
+    assert _ratio(tmp_path, "requests_per_s_on_over_off", **cells) == pytest.approx(1 / gpu)
     assert _ratio(tmp_path, "throughput_gain", unit="ratio", **cells) == pytest.approx(1 / gpu - 1)
+    assert _ratio(tmp_path, "ttft_improvement", unit="ratio", **cells) == pytest.approx(1 - ratio)
+    assert _ratio(tmp_path, "throughput_improvement", **cells) == pytest.approx(1 / gpu)
+    assert _ratio(tmp_path, "ttft_improvement", **cells) == pytest.approx(1 / ratio)
 
 
 @pytest.mark.parametrize("cells", [LONG_PROMPT, SMALL, LATENT], ids=["70b", "1b", "latent"])
@@ -117,5 +138,17 @@ def test_a_speedup_needs_a_hit(tmp_path: Path) -> None:
     near = predict(point(tmp_path, **cells, path=NEAR))
     assert near.predicted is not None
     assert near.predicted > 2
+    other = predict(point(tmp_path, **{**cells, "metric": "ttft_on_over_off"}, path=NEAR))
+    assert other.predicted == pytest.approx(1 / near.predicted)
     none = predict(point(tmp_path, **{**cells, "cached_tokens": ""}, path=NEAR))
     assert none.reason == "no cached_tokens"
+
+
+def test_a_published_formula_is_worked_out_as_published(tmp_path: Path) -> None:
+    cells = {"kind": "crossover", "metric": "min_bandwidth_gbps", "unit": "GB/s", "tp": 8,
+             "model": "Meta-Llama-3.1-70B", "gpu": "A800", "cached_tokens": 8_192,
+             "provenance": "formula", "source": "Mooncake FAST25 paper equation 2"}  # fmt: skip
+    found = predict(point(tmp_path, **cells))
+    # 80 (4 n^2 d + 22 n d^2) of n = d = 8192 is 80 * 26 * 8192^3 FLOP; 8 * 312e12 FLOP/s
+    seconds = 80 * 26 * 8_192**3 / (8 * 312e12)
+    assert found.predicted == pytest.approx(327_680 * 8_192 / seconds / 1e9)

@@ -94,6 +94,30 @@ def test_tiers_come_from_the_storage_file() -> None:
     assert _route("DRAM>NVMe Gen4 write").bytes_per_s == pytest.approx(4.0e9)
 
 
+def test_a_drive_read_straight_into_a_gpu_streams_at_the_slower_of_both() -> None:
+    # a drive of 13.5 GB/s below a lane of 52.4; four drives of 7 below one of 24.5
+    assert _route("NVMe Gen5>GDS>HBM").bytes_per_s == pytest.approx(13.5e9)
+    four = _route("4x NVMe Gen4>PCIe4>HBM", gpu="A100")
+    assert four.bytes_per_s == pytest.approx(24.5e9, rel=1e-3)
+    # through host memory the two stages add: 1 / (1 / 7 + 1 / 24.5)
+    staged = _route("NVMe Gen4>DRAM>PCIe4>HBM", gpu="A100")
+    assert staged.bytes_per_s == pytest.approx(5.444e9, rel=1e-3)
+
+
+def test_a_copy_that_states_no_chunk_moves_at_the_rate_of_long_chunks() -> None:
+    assert _route("DRAM>NVLink-C2C>HBM", gpu="GH200").bytes_per_s == pytest.approx(375e9, rel=2e-3)
+    paged = _route("DRAM>NVLink-C2C>HBM", gpu="GH200", is_bare=False)
+    assert paged.bytes_per_s < 250e9
+
+
+def test_a_transfer_library_pays_its_setup_on_the_scale_up_link() -> None:
+    # 30 000 pages of 32 KiB: 0.456 us each, 983 MB at 370 GB/s, and 3.6 ms + 3 us
+    paged = _route("HBM>NVLink4>HBM", chunk_bytes=32_768, is_bare=False)
+    expected = 30_000 * 0.456e-6 + 983.04e6 / 370e9 + 3.6e-3 + 3e-6
+    assert paged.seconds(983.04e6) == pytest.approx(expected)
+    assert _route("HBM>NVLink4>HBM").fixed_s == pytest.approx(3e-6)
+
+
 def test_a_tier_behind_a_network_streams_at_the_slower_of_both() -> None:
     assert _route("object store>TCP10G>DRAM").bytes_per_s == pytest.approx(1.1e9)
 
