@@ -106,7 +106,7 @@ def cost_calibrate(
     seed = chosen.integer("seed") or 0
     deployment, chosen = choose_deployment(chosen, opened.manifest)
     if asked.scenario is None:
-        found = [_direct(opened, deployment, asked, seed)]
+        found = [_direct(opened, deployment, asked, chosen)]
     else:
         deployment, calibration = _replayed(opened, chosen, asked, asked.scenario, seed)
         found = [calibration]
@@ -130,21 +130,28 @@ def _check_parameters(asked: CalibrationAsk) -> None:
 
 
 def _direct(
-    dataset: Dataset, deployment: Deployment, asked: CalibrationAsk, seed: int
+    dataset: Dataset, deployment: Deployment, asked: CalibrationAsk, settings: Settings
 ) -> Calibration:
     times, _ = request_times(dataset)
-    told = [source.engine_facts.get("prefix_caching") for source in dataset.manifest.sources]
-    caching = next((bool(one) for one in told if one is not None), None)
+    caching = _told(dataset, "prefix_caching")
+    engines = settings.integer("instances") or _told(dataset, "engines") or 1
     return calibrate_requests(
         times,
         deployment,
         chunk_tokens=asked.chunk_tokens,
+        instances=int(engines),
         names=asked.parameters,
         kv_capacity_tokens=_capacity(deployment),
-        prefix_caching=caching,
+        prefix_caching=None if caching is None else bool(caching),
         assumes_no_hits=asked.assumes_no_hits,
-        seed=seed,
+        seed=settings.integer("seed") or 0,
     )
+
+
+def _told(dataset: Dataset, fact: str) -> str | int | float | None:
+    """What the first source that knows it says of its engine."""
+    found = (source.engine_facts.get(fact) for source in dataset.manifest.sources)
+    return next((one for one in found if one is not None), None)
 
 
 def _capacity(deployment: Deployment) -> float | None:

@@ -17,6 +17,7 @@ from kvtrace.cost.calibration import (
     calibrate_replayed,
     calibrate_requests,
 )
+from kvtrace.cost.calibration.direct import DirectModel
 from kvtrace.cost.calibration.exposure import decoding_between, spread_between, timeline_of
 from kvtrace.cost.calibration.observations import Floats, clock_step_s
 from kvtrace.cost.calibration.parameters import with_values
@@ -126,6 +127,18 @@ def test_the_same_input_gives_the_same_calibration() -> None:
     times = noisy(alone(with_values(MODEL, {GEMM: 0.5})))
     names = ("prefill_rate", "decode_bandwidth")
     assert calibrate(times, seed=3, names=names) == calibrate(times, seed=3, names=names)
+
+
+def test_half_of_what_ran_beside_a_request_is_another_engines() -> None:
+    # each request comes twice at once; of the other one, half counts where there are two engines
+    times = alone(MODEL)
+    both = times.taken(np.repeat(np.arange(COUNT), 2))
+    one = DirectModel(MODEL, both, chunk_tokens=1 << 20).decoding
+    two = DirectModel(MODEL, both, chunk_tokens=1 << 20, instances=2).decoding
+    assert one.batch.tolist() == pytest.approx([2.0] * 2 * COUNT)
+    assert two.batch.tolist() == pytest.approx([1.5] * 2 * COUNT)
+    own = both.prompt_tokens + 101 / 2
+    assert two.context_tokens.tolist() == pytest.approx((1.5 * own).tolist())
 
 
 # ---------------------------------------------------------------- refusals

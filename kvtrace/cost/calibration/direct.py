@@ -8,7 +8,8 @@ token (its own, and what others put there), with their attention, beside the bat
 Engines that schedule a step while the one before runs stamp the first step so much too early: a
 request that meets a batch then waits for `ahead_steps` steps of it besides.
 Decode = (output - 1) steps of the mean batch and context, and what the prefills inside added.
-Assumes: steps of `chunk_tokens`; no request was preempted.
+Assumes: steps of `chunk_tokens`; no request was preempted; of `instances` engines each has as much
+of the other requests.
 """
 
 from __future__ import annotations
@@ -58,7 +59,14 @@ def measured(times: RequestTimes) -> Seconds:
 class DirectModel:
     """Predicts the seconds of requests with constants at other values."""
 
-    def __init__(self, deployment: Deployment, times: RequestTimes, *, chunk_tokens: int) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        times: RequestTimes,
+        *,
+        chunk_tokens: int,
+        instances: int = 1,
+    ) -> None:
         self.ahead_steps = 0.0
         """Steps of the batch that a prefill waits for after its stamp."""
         self.timeline: Timeline = timeline_of(times)
@@ -77,10 +85,14 @@ class DirectModel:
                 )
             ]
         )
-        self._prefilled = self._shared(self._new, line.start_s, line.first_s)
-        self._attended = self._shared(self._work, line.start_s, line.first_s)
-        self._beside = decoding_between(line, times, line.start_s, line.first_s)
-        self.decoding: Exposure = decoding_between(line, times, line.first_s, line.end_s)
+        self._instances = instances
+        self._prefilled = self._of_one(self._during_prefill(self._new), self._new)
+        self._attended = self._of_one(self._during_prefill(self._work), self._work)
+        beside = decoding_between(line, times, line.start_s, line.first_s)
+        self._beside = self._exposed(beside, 0.0, np.zeros(times.requests))
+        decoding = decoding_between(line, times, line.first_s, line.end_s)
+        own = times.prompt_tokens + times.output_tokens / 2
+        self.decoding: Exposure = self._exposed(decoding, 1.0, own)
         """Batch and context that each request decoded in."""
         count = times.requests
         self._rows = np.unique(np.linspace(0, count - 1, min(count, MOST_ROWS)).astype(int))
@@ -90,9 +102,25 @@ class DirectModel:
         deployment = with_values(self._deployment, values)
         return Seconds(self._prefills(deployment), self._decodes(deployment))
 
+    def _during_prefill(self, amount: Floats) -> Floats:
+        line = self.timeline
+        return self._shared(amount, line.start_s, line.first_s)
+
     def _shared(self, amount: Floats, since: Floats, until: Floats) -> Floats:
         line = self.timeline
         return spread_between(line.start_s, line.first_s, amount, since, until)
+
+    def _of_one(self, total: Floats, own: Floats) -> Floats:
+        """Of what all engines did, what the request's own engine did."""
+        return own + (total - own) / self._instances
+
+    def _exposed(self, found: Exposure, batch: float, context: Floats) -> Exposure:
+        own = np.full(len(context), batch)
+        return Exposure(
+            found.seconds,
+            self._of_one(found.batch, own),
+            self._of_one(found.context_tokens, context),
+        )
 
     def _prefills(self, deployment: Deployment) -> Floats:
         added, step_s = deployment.step.added_s, deployment.decode.step_s
@@ -112,7 +140,7 @@ class DirectModel:
 
     def _decodes(self, deployment: Deployment) -> Floats:
         step_s, line = deployment.decode.step_s, self.timeline
-        inside = self._shared(self._added(deployment), line.first_s, line.end_s)
+        inside = self._shared(self._added(deployment), line.first_s, line.end_s) / self._instances
         pace = np.full(len(self._new), np.nan)
         for index in self._rows.tolist():
             batch = float(self.decoding.batch[index])

@@ -32,6 +32,7 @@ def calibrate_requests(
     deployment: Deployment,
     *,
     chunk_tokens: int,
+    instances: int = 1,
     names: Sequence[str] | None = None,
     kv_capacity_tokens: float | None = None,
     prefix_caching: bool | None = None,
@@ -39,6 +40,8 @@ def calibrate_requests(
     seed: int = 0,
 ) -> Calibration:
     """Fit the constants of prefill and decode to the seconds of the earlier half of the requests.
+
+    `instances`: engines that served them, each as much as the others.
 
     Raises:
         ModelError: the FLOPs of the LLM are not known.
@@ -48,7 +51,7 @@ def calibrate_requests(
     )
     times, of_queues = lone_queues_as_none(times)
     notes += of_queues
-    model = DirectModel(deployment, times, chunk_tokens=chunk_tokens)
+    model = DirectModel(deployment, times, chunk_tokens=chunk_tokens, instances=instances)
     found = screen(
         times,
         model.timeline,
