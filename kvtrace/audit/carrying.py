@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from kvtrace.audit.cases import Case, PoolCase
 from kvtrace.audit.ranges import Range, finite
 from kvtrace.audit.record import Quantity
-from kvtrace.audit.sensitivity import extra_ratio_range
+from kvtrace.audit.sensitivity import extra_ratio_range, move_over_recompute
 from kvtrace.audit.weigh import Weighing
 from kvtrace.audit.words import too_short_for_a_month
 from kvtrace.replay.result import ReplayResult
-from kvtrace.replay.summary import move_seconds
 from kvtrace.units import format_bytes
 
 
@@ -93,31 +90,20 @@ def _variant(result: ReplayResult) -> str:
 
 
 def _move_over_recompute(pool: PoolCase, result: ReplayResult, weighing: Weighing) -> Quantity:
-    """Median over the loaded hits; the spread over the paths that were replayed."""
-    factor = _median_factor(result)
-    pools = (r for r in weighing.results if r.scenario.option_id.startswith("pool_"))
-    known = [value for r in pools if (value := _median_factor(r)) is not None]
+    """Median over the loaded hits of this option; the interval is that of its own constants."""
+    factor = move_over_recompute(result, weighing.deployment)
     return Quantity(
         id="move_over_recompute_at_median_hit",
-        title="move over recompute time, median loaded hit",
-        value=factor,
-        low=None if factor is None else min(known, default=None),
-        high=None if factor is None else max(known, default=None),
+        title=f"move over recompute time, median loaded hit of {pool.title}",
+        value=None if factor is None else finite(factor.value),
+        low=None if factor is None else finite(factor.low),
+        high=None if factor is None else finite(factor.high),
         unit="times",
-        source=f"replay of {_variant(result)}; low and high: path spread, the best and the worst "
-        "path that was replayed",
+        source=f"replay of {_variant(result)}; low and high: the constants of this path and of "
+        "prefill at the ends of their ranges, first order (queues stay)",
         kind="modelled",
         interval_reason="" if factor is not None else "no hit was loaded",
     )
-
-
-def _median_factor(result: ReplayResult) -> float | None:
-    timeline = result.timeline
-    is_priced = (timeline.moved_bytes > 0) & (timeline.recompute_hit_s > 0)
-    if not is_priced.any():
-        return None
-    factors = move_seconds(result)[is_priced] / timeline.recompute_hit_s[is_priced]
-    return finite(float(np.median(factors)))
 
 
 def _value_minus_cost(case: Case, pool: PoolCase) -> Quantity:

@@ -158,6 +158,8 @@ class Hit:
     evidence: tuple[Quantity, ...]
     table: str | None = None
     """Overrides the table of the check."""
+    title: str | None = None
+    """Overrides the title of the check."""
 
 
 @dataclass(frozen=True, slots=True)

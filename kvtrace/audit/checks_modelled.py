@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kvtrace.audit.checks import Evidence, Hit, hit_tokens, modelled
 from kvtrace.audit.checks_sampling import is_part
 from kvtrace.audit.ranges import ratio
-from kvtrace.audit.record import HitCost, Option, Quantity
+from kvtrace.audit.record import HitCost, Option, Quantity, Severity
 from kvtrace.audit.thresholds import (
     BOUNCE_FACTOR,
     LITTLE,
@@ -19,22 +21,30 @@ from kvtrace.units import format_bytes, format_seconds, format_traffic
 
 
 def net_negative_hits(evidence: Evidence) -> Hit | None:
-    """Loaded hits that arrive later than recomputing them, per option."""
-    worst = [
+    """Loaded hits that arrive later than recomputing them, per option.
+
+    A warning rests on the low end of the count over the path's constants. Where only the value
+    crosses the threshold, the finding says that it cannot tell.
+    """
+    crossed = [
         (share, option)
         for option in evidence.options
         if (share := _net_negative_share(option)) is not None and share >= NET_NEGATIVE_SHARE.value
     ]
+    sure = [entry for entry in crossed if _least_share(entry[1]) >= NET_NEGATIVE_SHARE.value]
+    worst = sorted(sure or crossed, key=lambda entry: (-entry[0], entry[1].id))
     if not worst:
         return None
-    worst.sort(key=lambda entry: (-entry[0], entry[1].id))
     share, option = worst[0]
     cost = option.hit_cost
-    others = "".join(f"; {o.title}: {100 * s:.0f} %" for s, o in worst[1:3])
+    others = "".join(f"; {o.title}: {_percent_of(s)}" for s, o in worst[1:3])
+    severity: Severity = "critical" if _dominate_everywhere(evidence) else "warning"
     return Hit(
-        severity="critical" if _dominate_everywhere(evidence) else "warning",
-        confidence=evidence.modelled_confidence,
+        severity=severity if sure else "info",
+        confidence=evidence.modelled_confidence if sure else "low",
+        title=None if sure else "Whether hits cost more time than they save is open",
         message=(
+            f"{'' if sure else _OPEN}"
             f"{option.title}: {cost.net_negative_hits:,} of {cost.hits:,} loaded hits "
             f"({_percent_of(share)}) take longer to move than to recompute (modelled"
             f"{_over_the_path(cost)}); they lose "
@@ -48,6 +58,20 @@ def net_negative_hits(evidence: Evidence) -> Hit | None:
             *_arbiter_evidence(option),
         ),
     )
+
+
+_OPEN: Final = (
+    "Cannot tell: at the fast end of the path's constants hardly any loaded hit loses time; "
+    "measured moves (`kvtrace cost calibrate`, or the connector's own log) settle it. "
+)
+
+
+def _least_share(option: Option) -> float:
+    """Share of net-negative hits at the low end of its range; as replayed where none is known."""
+    interval, hits = option.hit_cost.net_negative, option.hit_cost.hits
+    low = None if interval is None else interval.low
+    share = ratio(option.hit_cost.net_negative_hits if low is None else low, hits)
+    return share or 0.0
 
 
 def _percent_of(share: float) -> str:
@@ -102,7 +126,7 @@ def _arbiter_evidence(option: Option) -> tuple[Quantity, ...]:
 
 def _dominate_everywhere(evidence: Evidence) -> bool:
     """Most loaded hits are net-negative in every pool that loads any."""
-    shares = [share for o in evidence.pools if (share := _net_negative_share(o)) is not None]
+    shares = [_least_share(option) for option in evidence.pools if option.hit_cost.hits]
     return bool(shares) and min(shares) >= NET_NEGATIVE_DOMINATES.value
 
 

@@ -38,7 +38,7 @@ def _finding(check: Check, hit: Hit, evidence: Evidence) -> Finding:
     window = replayed_on(evidence.window) if check.is_replayed else ""
     return Finding(
         id=check.id,
-        title=check.title,
+        title=hit.title or check.title,
         severity=hit.severity,
         confidence=hit.confidence,
         message=f"{hit.message}. {window}" if window else hit.message,

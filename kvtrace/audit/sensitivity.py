@@ -25,6 +25,7 @@ from kvtrace.cost.transfer import MovePath
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.summary import move_seconds
+from kvtrace.schema.arrays import BoolArray, FloatArray
 from kvtrace.units import format_rate
 
 _GEMM: Final = ".gemm_"
@@ -43,7 +44,7 @@ class NetNegative:
     """Loaded hits that are slower than recomputing them, over the range of the path's constants."""
 
     low: int
-    """Every move alone on its links, at their high rates and low latencies."""
+    """Every move shorter by what high rates and low latencies make of one alone."""
     value: int
     high: int
     """Every move longer by what low rates and high latencies make of one alone."""
@@ -71,23 +72,55 @@ def net_negative_range(result: ReplayResult, deployment: Deployment) -> NetNegat
     path_id = _PATHS.get(result.scenario.option_id)
     if path_id is None:
         return None
-    timeline = result.timeline
-    loaded = timeline.moved_bytes > 0
-    moved, recompute = timeline.moved_bytes[loaded], timeline.recompute_hit_s[loaded]
-    seconds = move_seconds(result)[loaded]
-    paths = {speed: _path(deployment, path_id, speed) for speed in ("slow", "fast")}
-    middle = deployment.path(path_id)
-    alone = {speed: path.fixed_s + moved / path.bytes_per_s for speed, path in paths.items()}
-    usual = middle.fixed_s + moved / middle.bytes_per_s
+    loaded = result.timeline.moved_bytes > 0
+    recompute = result.timeline.recompute_hit_s[loaded]
+    slow, fast = (_path(deployment, path_id, speed) for speed in ("slow", "fast"))
+    shortest, seconds, longest = _move_ends(result, loaded, deployment, path_id)
     value = int((seconds > recompute).sum())
     return NetNegative(
-        low=min(value, int((np.minimum(alone["fast"], seconds) > recompute).sum())),
+        low=min(value, int((shortest > recompute).sum())),
         value=value,
-        high=max(value, int((seconds * alone["slow"] / usual > recompute).sum())),
+        high=max(value, int((longest > recompute).sum())),
         hits=int(loaded.sum()),
-        slow_bytes_per_s=paths["slow"].bytes_per_s,
-        fast_bytes_per_s=paths["fast"].bytes_per_s,
+        slow_bytes_per_s=slow.bytes_per_s,
+        fast_bytes_per_s=fast.bytes_per_s,
     )
+
+
+def _move_ends(
+    result: ReplayResult, chosen: BoolArray, deployment: Deployment, path_id: str
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(chosen,) seconds of the moves at the fast end, as replayed, and at the slow end.
+
+    Formula: replayed x (a move alone at that end / a move alone at the middle): waiting for others
+    shrinks and grows as the move itself does.
+    """
+    moved, seconds = result.timeline.moved_bytes[chosen], move_seconds(result)[chosen]
+    paths = [_path(deployment, path_id, speed) for speed in ("slow", "fast")]
+    slow, fast = (path.fixed_s + moved / path.bytes_per_s for path in paths)
+    middle = deployment.path(path_id)
+    usual = middle.fixed_s + moved / middle.bytes_per_s
+    return np.minimum(seconds * fast / usual, seconds), seconds, seconds * slow / usual
+
+
+def move_over_recompute(result: ReplayResult, deployment: Deployment) -> Range | None:
+    """Move over recompute time at the median loaded hit, over the constants of both.
+
+    The low has fast moves and slow prefill, the high slow moves and fast prefill. An option whose
+    path is not modelled here has no spread; null where nothing was loaded.
+    """
+    timeline = result.timeline
+    priced = (timeline.moved_bytes > 0) & (timeline.recompute_hit_s > 0)
+    if not priced.any():
+        return None
+    recompute = timeline.recompute_hit_s[priced]
+    path_id = _PATHS.get(result.scenario.option_id)
+    if path_id is None:
+        return Range.exact(float(np.median(move_seconds(result)[priced] / recompute)))
+    prefill = prefill_factor(deployment)
+    ends = _move_ends(result, priced, deployment, path_id)
+    low, value, high = (float(np.median(seconds / recompute)) for seconds in ends)
+    return Range(low / prefill.high, value, max(value, high / prefill.low))
 
 
 def at_end(deployment: Deployment, *, moves: Speed, prefill: Speed) -> Deployment:

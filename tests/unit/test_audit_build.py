@@ -12,6 +12,7 @@ from kvtrace.audit.build import build_audit
 from kvtrace.audit.inputs import AuditInput, SettingValue
 from kvtrace.audit.ranges import difference
 from kvtrace.audit.record import AuditRecord, Option, Outcome
+from kvtrace.audit.sensitivity import prefill_factor
 from kvtrace.cost.fleet import default_fleet
 from kvtrace.errors import ModelError
 from kvtrace.replay.result import ReplayResult
@@ -192,7 +193,8 @@ def test_the_numbers_that_carry_pays() -> None:
     assert factor.value == pytest.approx(10 / 176)
     # On seven instances the pool takes 234 s of HBM's 320 s on eight, the others more: so one
     # instance at 8 GPUs x 730 h x $3 = $17 520. Freed prefill alone: 0.04 x 3 600 x 2 000 / 90 000
-    # = 3.2 instances at full use, 6.4 at half; GEMM efficiency 0.769 (low 0.71) makes 6.93 of it.
+    # = 3.2 instances at full use, 6.4 at half, times the prefill at the low GEMM efficiency.
+    slow = prefill_factor(make_deployment()).high
     cost = option(build_audit(make_input()), "pool_dram_rdma_direct").cost
     assert cost is not None
     assert isinstance(cost.value, float)
@@ -200,7 +202,7 @@ def test_the_numbers_that_carry_pays() -> None:
     assert cost.low is not None
     assert money.value == pytest.approx(17_520 - cost.value)
     assert money.low == pytest.approx(17_520 - cost.high)
-    assert money.high == pytest.approx(6.4 * 0.769 / 0.71 * 17_520 - cost.low)
+    assert money.high == pytest.approx(6.4 * slow * 17_520 - cost.low)
     assert verdict.option == "pool_dram_rdma_direct"
     assert verdict.rival == "Idle DRAM"
 

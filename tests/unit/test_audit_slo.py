@@ -17,10 +17,12 @@ from kvtrace.audit.fleets import build_fleets
 from kvtrace.audit.lru import lru_hit_tokens
 from kvtrace.audit.record import CurvePoint
 from kvtrace.audit.sensitivity import (
+    at_end,
     blocks_for_ratio,
     capacity_blocks,
     curve_ratio,
     extra_ratio_range,
+    move_over_recompute,
     net_negative_range,
     prefill_factor,
 )
@@ -250,8 +252,8 @@ def test_lru_hits_equal_a_walk_over_a_list(requests: list[list[int]], capacity: 
 
 
 def test_net_negative_hits_have_the_range_of_the_path() -> None:
-    # 44 MB a hit, over TCP alone: 80 ms and more at 0.55 GB/s, 5 ms at 10 GB/s. Recomputing: 18 ms
-    # and 0.4 s.
+    # 20 ms of move; at 9.5 instead of 4.7 GB/s half of it, at 0.54 GB/s eight times. Recomputing:
+    # 18 ms and 0.4 s.
     base = make_result("pool_dram_tcp", hits={"hbm": 2000, "pool": 4400}, pull_s=0.020)
     recompute = np.where(np.arange(2000) < 500, 0.4, 0.018)
     result = timed(base, recompute_hit_s=recompute, moved_bytes=np.full(2000, 44e6))
@@ -263,9 +265,34 @@ def test_net_negative_hits_have_the_range_of_the_path() -> None:
     assert net_negative_range(make_result("hbm_only", hits={"hbm": 1}), make_deployment()) is None
 
 
+def test_the_headline_ratio_spans_the_constants_of_the_path_that_it_names() -> None:
+    # 10 s of move against 176 s. GPU-direct alone moves 4.4 GB in 14.7 ms at the middle, in 11.6 ms
+    # at the fast end; other paths, which were replayed too, do not count.
+    deployment, moved = make_deployment(), 4400 * 1e6
+    result = make_result("pool_dram_rdma_direct", hits={"hbm": 2000, "pool": 4400}, pull_s=10.0)
+    spread, prefill = move_over_recompute(result, deployment), prefill_factor(deployment)
+    assert spread is not None
+    assert spread.value == pytest.approx(10 / 176)
+    fast = at_end(deployment, moves="fast", prefill="slow").path("pool_rdma_direct")
+    middle = deployment.path("pool_rdma_direct")
+    shorter = (fast.fixed_s + moved / fast.bytes_per_s) / (
+        middle.fixed_s + moved / middle.bytes_per_s
+    )
+    assert spread.low == pytest.approx(10 * shorter / (176 * prefill.high))
+    assert spread.high > spread.value
+    slow = make_result("pool_dram_tcp", hits={"hbm": 2000, "pool": 4400}, pull_s=900.0)
+    numbers = build_audit(make_input(replays=(*standard_replays()[:3], result, slow))).verdict
+    shown = numbers.carrying_numbers[1]
+    assert (shown.low, shown.high) == (spread.low, spread.high)
+    assert move_over_recompute(make_result("hbm_only", hits={"hbm": 1}), deployment) is None
+
+
 def test_prefill_seconds_follow_the_gemm_efficiency() -> None:
     factor = prefill_factor(make_deployment())
-    expected = (0.769 / 0.833, 1, 0.769 / 0.71)
+    (gemm,) = (one for one in make_deployment().prefill.evidence if ".gemm_" in one.id)
+    assert gemm.low is not None
+    assert gemm.high is not None
+    expected = (gemm.value / gemm.high, 1, gemm.value / gemm.low)
     assert (factor.low, factor.value, factor.high) == pytest.approx(expected)
 
 
