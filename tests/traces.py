@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import polars as pl
 
+from kvtrace.duckdb_session import Session
 from kvtrace.reuse.continuations import build_continuations
 from kvtrace.reuse.facts import build_reuse_of
 from kvtrace.reuse.trace import order_requests
 from kvtrace.schema.manifest import CacheDomain
-from kvtrace.schema.tables import BLOCKS, REQUESTS
+from kvtrace.schema.tables import BLOCKS, REQUESTS, TABLES
 from tests import zstd
 
 Value = bool | int | float | str | list[str] | None
@@ -26,6 +28,10 @@ DEFAULTS: dict[str, Value] = {
     "is_benchmark": False,
     "flags": [],
 }
+
+EMPTY = {name: table.empty() for name, table in TABLES.items()}
+_FILLED: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
+"""The tables with rows of the sessions that `create_tables` has filled."""
 
 
 @dataclass
@@ -103,6 +109,20 @@ def tables(
         "reuse": build_reuse_of(ordered, domains, kernel=kernel),
         "continuations": build_continuations(ordered, domains),
     }
+
+
+def create_tables(session: Session, made: Mapping[str, pl.DataFrame]) -> None:
+    """Every table of the dataset in this session; one that is not named is empty.
+
+    A table that was empty and stays so is left as it is: a session can be filled again and again
+    at the price of the tables with rows. Nothing else may create or fill its tables.
+    """
+    filled = _FILLED.get(session)
+    frames = EMPTY | dict(made)
+    for name, frame in frames.items():
+        if filled is None or name in filled or not frame.is_empty():
+            session.create_table(name, frame)
+    _FILLED[session] = {name for name, frame in frames.items() if not frame.is_empty()}
 
 
 def mooncake_requests(path: Path, *, block_size_tokens: int = 512) -> list[Traced]:

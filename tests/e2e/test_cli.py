@@ -16,10 +16,10 @@ SAMPLES = REPO / "sample_traces"
 
 
 @pytest.fixture(scope="module")
-def output(kvtrace: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def output(kvtrace_process: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Output folder of one analysis of the samples."""
     folder = tmp_path_factory.mktemp("samples")
-    done = kvtrace("analyze", SAMPLES, "-o", folder)
+    done = kvtrace_process("analyze", SAMPLES, "-o", folder)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -138,6 +138,18 @@ def test_a_misspelt_llm_offers_close_names(kvtrace: Run, tmp_path: Path) -> None
     done = kvtrace("analyze", SAMPLES, "--llm", "Llama-3.1-70", "-o", tmp_path)
     _assert_error(done, 2)
     assert "Llama-3.1-70B" in done.stderr
+
+
+def test_a_process_ends_as_a_run_does(kvtrace: Run, kvtrace_process: Run, output: Path) -> None:
+    # The other tests call the command line in this process; this is why they may.
+    for words in (
+        ("query", output, "reuse/summary", "--json"),
+        ("query", output, "reuse/sumary"),
+        ("query", "somewhere"),
+    ):
+        here, there = kvtrace(*words), kvtrace_process(*words)
+        assert (here.returncode, here.stdout) == (there.returncode, there.stdout)
+        assert here.stderr == there.stderr
 
 
 def test_usage_errors_exit_2(kvtrace: Run) -> None:

@@ -122,10 +122,10 @@ def test_no_canary_gets_out_of_an_audit(name: str, kvtrace: Run, tmp_path: Path)
     assert leaks(texts, names_kept(tmp_path / "out")) == {}
 
 
-def test_no_canary_gets_out_of_all_logs_together(kvtrace: Run, tmp_path: Path) -> None:
+def test_no_canary_gets_out_of_all_logs_together(kvtrace_process: Run, tmp_path: Path) -> None:
     for name in ENGINE_AND_GATEWAY:
         plant(DATA / name, tmp_path / "logs" / name.replace("/", "-"))
-    texts = run_of(kvtrace, tmp_path / "logs", tmp_path / "out", tmp_path / "tmp")
+    texts = run_of(kvtrace_process, tmp_path / "logs", tmp_path / "out", tmp_path / "tmp")
     audit = json.loads(texts["audit.json"])
     assert audit["data"]["rejected"] > 100
     assert audit["data"]["requests"] > 100

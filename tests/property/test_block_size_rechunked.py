@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from kvtrace.duckdb_session import Session
 from kvtrace.query.catalog import load_catalog
-from kvtrace.schema.tables import TABLES
-from tests.traces import Traced, tables
+from tests.traces import Traced, create_tables, tables
 
 CATALOG = load_catalog()
 SIZES = [1, 2, 3, 4, 6, 8, 12, 16]
@@ -69,8 +68,6 @@ def traced(requests: Sequence[Sequence[int]], size: int, *, has_partial: bool) -
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
     with Session(threads=1) as opened:
-        for name, table in TABLES.items():
-            opened.create_table(name, table.empty())
         yield opened
 
 
@@ -80,8 +77,7 @@ def test_exact_sizes_are_exact_and_ranges_hold_the_truth(
     session: Session, requests: list[tuple[int, ...]], size: int, has_partial: bool
 ) -> None:
     made = tables(traced(requests, size, has_partial=has_partial), block_size_tokens=size)
-    for name, frame in made.items():
-        session.create_table(name, frame)
+    create_tables(session, made)
     frame = CATALOG.run(session, "block_size/what_if", {"block_sizes": SIZES}).frame
     assert frame.is_empty() == made["continuations"].is_empty()
     for row in frame.iter_rows(named=True):

@@ -18,9 +18,10 @@ from kvtrace.duckdb_session import Session
 from kvtrace.reuse.stays import build_block_stays
 from kvtrace.schema.facts import BLOCK_STAYS, CONTINUATIONS, REUSE
 from kvtrace.schema.tables import BLOCK_EVENTS, SAMPLES, TABLES, TRANSFERS
-from tests.traces import Traced, tables
+from tests.traces import Traced, create_tables, tables
 
 CASES = Path(__file__).parent / "cases"
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # that of C, where it is built
 SAMPLE_DEFAULTS = {"source_id": 0, "clock": "relative"}
 TRANSFER_DEFAULTS = {"source_id": 0, "clock": "utc", "direction": "load"}
 EVENT_DEFAULTS = {"position": 0, "source_id": 0, "clock": "utc", "instance": "a"}
@@ -42,7 +43,7 @@ def load_cases() -> list[Case]:
     """All cases, sorted by file."""
     found = []
     for file in sorted(CASES.glob("*/*.yaml")):
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        document = yaml.load(file.read_text(encoding="utf-8"), Loader=LOADER)
         assert document["query"] == f"{file.parent.name}/{file.stem}", file
         found += [Case(document["query"], spec.pop("name"), spec) for spec in document["cases"]]
     return found
@@ -59,8 +60,7 @@ def fill(session: Session, spec: dict[str, Any]) -> None:
         )
         for row in (dict(row) for row in spec.get("requests", []))
     ]
-    frames = {name: table.empty() for name, table in TABLES.items()}
-    frames |= tables(traced, block_size_tokens=spec.get("block_size_tokens", 1))
+    frames = tables(traced, block_size_tokens=spec.get("block_size_tokens", 1))
     samples = [{**SAMPLE_DEFAULTS, **row} for row in spec.get("samples", [])]
     frames["samples"] = pl.DataFrame(samples, schema=SAMPLES.polars_schema())
     moves = [{**TRANSFER_DEFAULTS, **row} for row in spec.get("transfers", [])]
@@ -77,8 +77,7 @@ def fill(session: Session, spec: dict[str, Any]) -> None:
     for name, table in TABLES.items():
         if table.is_derived and name in spec:
             frames[name] = pl.DataFrame(spec[name], schema=table.polars_schema())
-    for name, frame in frames.items():
-        session.create_table(name, frame)
+    create_tables(session, frames)
 
 
 def cte_sql(sql: str, cte: str, columns: list[str]) -> str:

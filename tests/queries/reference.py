@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from kvtrace.duckdb_session import Session
-from kvtrace.schema.tables import TABLES
 from tests.property.test_reuse_lru import any_ids, simulate_lru, trees
-from tests.traces import Traced, tables
+from tests.traces import Traced, create_tables, tables
 
 BLOCK = 4
 SECOND = 1_000_000_000
@@ -83,9 +82,7 @@ def timed_any() -> st.SearchStrategy[list[Traced]]:
 
 def load(session: Session, requests: list[Traced]) -> None:
     """Fill the session with this trace."""
-    frames = {name: table.empty() for name, table in TABLES.items()}
-    for name, frame in (frames | tables(requests, block_size_tokens=BLOCK)).items():
-        session.create_table(name, frame)
+    create_tables(session, tables(requests, block_size_tokens=BLOCK))
 
 
 def unlimited(requests: list[Traced]) -> list[Looked]:

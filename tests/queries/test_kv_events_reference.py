@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from kvtrace.duckdb_session import Session
 from kvtrace.query.catalog import load_catalog
 from kvtrace.reuse.stays import build_block_stays
-from kvtrace.schema.tables import BLOCK_EVENTS, TABLES
+from kvtrace.schema.tables import BLOCK_EVENTS
+from tests.traces import create_tables
 
 CATALOG = load_catalog()
 SECOND = 1_000_000_000
@@ -209,16 +210,13 @@ def played(rows: list[Row]) -> Fleet:
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
     with Session(threads=1) as opened:
-        for name, table in TABLES.items():
-            opened.create_table(name, table.empty())
         yield opened
 
 
 def create_events(session: Session, rows: list[Row]) -> None:
     """The tables of events and of stays."""
     events = pl.DataFrame(rows, schema=BLOCK_EVENTS.polars_schema())
-    session.create_table("block_events", events)
-    session.create_table("block_stays", build_block_stays(events))
+    create_tables(session, {"block_events": events, "block_stays": build_block_stays(events)})
 
 
 def run(session: Session, query: str, rows: list[Row]) -> pl.DataFrame:

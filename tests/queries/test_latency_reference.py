@@ -17,8 +17,7 @@ from scipy import stats
 from kvtrace.duckdb_session import Param, Session
 from kvtrace.query.catalog import load_catalog
 from kvtrace.schema.arrays import FloatArray
-from kvtrace.schema.tables import TABLES
-from tests.traces import Value, requests_frame
+from tests.traces import Value, create_tables, requests_frame
 
 MS = 1_000_000
 CATALOG = load_catalog()
@@ -38,8 +37,7 @@ def run(
     session: Session, query: str, rows: Sequence[dict[str, Value]], **params: Param
 ) -> list[dict[str, Any]]:
     """The rows of a query over a dataset of these requests."""
-    for name, table in TABLES.items():
-        session.create_table(name, requests_frame(rows) if name == "requests" else table.empty())
+    create_tables(session, {"requests": requests_frame(rows)})
     return CATALOG.run(session, query, params).frame.to_dicts()
 
 

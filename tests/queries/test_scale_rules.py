@@ -7,16 +7,15 @@ import pytest
 
 from kvtrace.duckdb_session import Session
 from kvtrace.query.catalog import load_catalog
-from kvtrace.schema.tables import SAMPLES, TABLES
-from tests.traces import Traced, Value, requests_frame, tables
+from kvtrace.schema.tables import SAMPLES
+from tests.traces import Traced, Value, create_tables, requests_frame, tables
 
 CATALOG = load_catalog()
 
 
 def session_with(threads: int = 1, **frames: pl.DataFrame) -> Session:
     session = Session(threads=threads)
-    for name, table in TABLES.items():
-        session.create_table(name, frames.get(name, table.empty()))
+    create_tables(session, frames)
     return session
 
 

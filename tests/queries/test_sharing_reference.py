@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from kvtrace.duckdb_session import Session
 from kvtrace.query.catalog import load_catalog
-from kvtrace.schema.tables import TABLES
 from tests.property.test_continuations_reference import BLOCK, full_blocks, talks, tokens
 from tests.property.test_reuse_lru import simulate_lru
-from tests.traces import Traced, tables
+from tests.traces import Traced, create_tables, tables
 
 CATALOG = load_catalog()
 UNLIMITED = 10**9
@@ -39,8 +38,7 @@ class Turn(NamedTuple):
 def load(session: Session, requests: list[Traced]) -> list[Turn]:
     """Fill the session; the conversations are those of the table, the hits a plain simulation's."""
     made = tables(requests, block_size_tokens=BLOCK)
-    for name, table in TABLES.items():
-        session.create_table(name, made.get(name, table.empty()))
+    create_tables(session, made)
     talk = {row["request_key"]: row for row in made["continuations"].iter_rows(named=True)}
     hits = simulate_lru([one.blocks for one in requests], UNLIMITED)
     return [
