@@ -95,3 +95,12 @@ class BlockMap:
         """Tokens that the blocks hold."""
         lack, size = self._lack, self.block_tokens
         return sum(size - lack.get(block, 0) for block in blocks)
+
+
+def whole_blocks(tokens: int, unit: int, block_tokens: int) -> int:
+    """Blocks of the trace in the whole units of so many leading tokens.
+
+    A unit that is smaller than a block may end inside one, which then counts.
+    """
+    whole = tokens // unit * unit
+    return -(-whole // block_tokens) if unit <= block_tokens else whole // block_tokens

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvtrace.cost.split import best_split
+from kvtrace.replay.blockmap import whole_blocks
 from kvtrace.replay.links import FlowNet
 from kvtrace.replay.moves import Move
 from kvtrace.replay.scenario import Scenario
@@ -113,11 +114,10 @@ class Chain:
     ) -> tuple[int, int, int]:
         """What is found, cut down to whole match units of leading prompt tokens."""
         requests = self._requests
-        unit = tier.spec.match_tokens
         blocks = run[2] + found[2]
         tokens = min(blocks * requests.block_tokens, requests.prompt[request])
-        whole = tokens // unit * unit // requests.block_tokens
-        if whole >= blocks or whole * requests.block_tokens == tokens:
+        whole = whole_blocks(tokens, tier.spec.match_tokens, requests.block_tokens)
+        if whole >= blocks:
             return found
         at, depth, _ = self.cut(request, run, max(whole, run[2]))
         return at, depth, max(whole, run[2]) - run[2]

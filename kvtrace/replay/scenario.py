@@ -133,8 +133,8 @@ class TierSpec:
     admission_uses: int = 1
     """A block is written for the request that is the so manieth to ask for it, or a later one."""
     match_tokens: int = 0
-    """Found and stored are only multiples of so many leading prompt tokens; 0: whole blocks, and a
-    partial last one."""
+    """Found and stored are only multiples of so many leading prompt tokens (a unit that ends inside
+    a block of the trace takes all of it); 0: whole blocks, and a partial last one."""
     high_watermark: float = 1.0
     """Share of the capacity above which blocks are evicted, …"""
     low_watermark: float = 1.0

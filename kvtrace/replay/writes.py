@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from kvtrace.replay.blockmap import BlockMap
+from kvtrace.replay.blockmap import BlockMap, whole_blocks
 from kvtrace.replay.blocks import Victim
 from kvtrace.replay.state import Requests
 from kvtrace.replay.topology import Leg, Tier, Topology
@@ -64,8 +64,8 @@ class FineWrites:
         blocks = self._map.of_request(request)
         unit = tier.spec.match_tokens
         if unit:
-            whole = self._requests.prompt[request] // unit * unit
-            del blocks[whole // self._requests.block_tokens :]
+            requests = self._requests
+            del blocks[whole_blocks(requests.prompt[request], unit, requests.block_tokens) :]
         return blocks
 
     def evict_from_hbm(
