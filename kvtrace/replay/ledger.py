@@ -1,7 +1,7 @@
 """What crossed each link when: bytes by equal stretches of time, read and written.
 
 The flows of a link have constant rates between two events of the net, so what is booked for a
-stretch is exact: rate x time, cut at the edges of the stretches.
+stretch is exact: what each flow was served until its end, and no rate is averaged over an edge.
 """
 
 from __future__ import annotations
@@ -47,31 +47,23 @@ class LinkLedger:
         self._read = [[] for _ in self._ids]
         self._written = [[] for _ in self._ids]
 
-    def book(
-        self, links: Sequence[int], since: float, until: float, *, read: float, written: float
-    ) -> None:
-        """Flows of `read` and `written` bytes/s in all crossed these links all that time."""
-        width = self.width_s
-        at = max(0.0, since - self._origin_s)
-        end = until - self._origin_s
-        index = int(at // width)
-        while at < end:
-            edge = (index + 1) * width
-            spent = min(end, edge) - at
-            if read:
-                self._add(self._read, links, index, read * spent)
-            if written:
-                self._add(self._written, links, index, written * spent)
-            at = edge
-            index += 1
+    def stretch_at(self, time_s: float) -> int:
+        """The stretch in which a time lies; what is before the first one belongs to it."""
+        return max(0, int((time_s - self._origin_s) // self.width_s))
 
-    @staticmethod
-    def _add(books: list[list[float]], links: Sequence[int], index: int, size: float) -> None:
-        for link in links:
-            book = books[link]
-            if len(book) <= index:
-                book.extend([0.0] * (index + 1 - len(book)))
-            book[index] += size
+    def end_of(self, stretch: int) -> float:
+        """When a stretch ends, on the clock of the replay."""
+        return self._origin_s + (stretch + 1) * self.width_s
+
+    def book(self, links: Sequence[int], stretch: int, *, read: float, written: float) -> None:
+        """So many bytes crossed all these links in a stretch."""
+        for books, size in ((self._read, read), (self._written, written)):
+            if size:
+                for link in links:
+                    book = books[link]
+                    if len(book) <= stretch:
+                        book.extend([0.0] * (stretch + 1 - len(book)))
+                    book[stretch] += size
 
     def rows(self) -> tuple[LinkStretches, ...]:
         """One row per kind of link, in order of first use; all have the same stretches."""

@@ -24,7 +24,17 @@ Owner = TypeVar("Owner")
 class _Route(Generic[Owner]):
     """One set of links with the flows that cross all of it."""
 
-    __slots__ = ("cap", "component", "flows", "links", "narrow", "rate", "served", "writes")
+    __slots__ = (
+        "booked",
+        "cap",
+        "component",
+        "flows",
+        "links",
+        "narrow",
+        "rate",
+        "served",
+        "writes",
+    )
 
     def __init__(self, links: tuple[int, ...], cap: float) -> None:
         self.links = links
@@ -41,12 +51,14 @@ class _Route(Generic[Owner]):
         """Bytes/s of each flow now."""
         self.writes = 0
         """Of the flows, those that write."""
+        self.booked = 0.0
+        """Of `served`, what the ledger has."""
 
 
 class _Component(Generic[Owner]):
     """Routes that are connected through shared links."""
 
-    __slots__ = ("active", "at", "first", "index")
+    __slots__ = ("active", "at", "edge", "first", "index", "stretch")
     first: _Route[Owner]
     """The route whose first flow ends next; set while a route is active."""
 
@@ -55,6 +67,9 @@ class _Component(Generic[Owner]):
         self.active: list[_Route[Owner]] = []
         self.at = 0.0
         """Time up to which `served` of the active routes is right."""
+        self.edge = -inf
+        """When the stretch of the ledger ends in which that time lies."""
+        self.stretch = 0
 
 
 class FlowNet(Generic[Owner]):
@@ -133,8 +148,10 @@ class FlowNet(Generic[Owner]):
         on = self._of_index[route]
         component = on.component
         self._serve(component, now)
+        if self.ledger is not None:
+            self._book(on)
         if not on.flows:
-            on.served = 0.0
+            on.served = on.booked = 0.0
             component.active.append(on)
         self._sequence += 1
         heappush(on.flows, (on.served + size, self._sequence, owner, write))
@@ -157,6 +174,8 @@ class FlowNet(Generic[Owner]):
         flows = first.flows
         mark = flows[0][0]
         first.served = mark
+        if self.ledger is not None:
+            self._book(first)
         done: list[Owner] = []
         while flows and flows[0][0] <= mark:
             _, _, owner, is_write = heappop(flows)
@@ -206,20 +225,39 @@ class FlowNet(Generic[Owner]):
         return self._of_index[route].cap
 
     def _serve(self, component: _Component[Owner], now: float) -> None:
+        if self.ledger is not None and now >= component.edge:
+            self._turn_pages(component, self.ledger, now)
         passed = now - component.at
         if passed > 0.0:
             for route in component.active:
                 route.served += route.rate * passed
-            if self.ledger is not None:
-                for route in component.active:
-                    self.ledger.book(
-                        route.links,
-                        component.at,
-                        now,
-                        read=route.rate * (len(route.flows) - route.writes),
-                        written=route.rate * route.writes,
-                    )
         component.at = now
+
+    def _turn_pages(self, component: _Component[Owner], ledger: LinkLedger, now: float) -> None:
+        """Serve up to each end of a stretch before `now`, and book what crossed in it."""
+        while component.active and now >= component.edge > component.at:
+            passed = component.edge - component.at
+            for route in component.active:
+                route.served += route.rate * passed
+                self._book(route)
+            component.at = component.edge
+            component.stretch += 1
+            component.edge = ledger.end_of(component.stretch)
+        if now >= component.edge:
+            component.stretch = ledger.stretch_at(now)
+            component.edge = ledger.end_of(component.stretch)
+
+    def _book(self, route: _Route[Owner]) -> None:
+        """Book what crossed on the route since it was last booked; its flows were the same."""
+        served = route.served - route.booked
+        if served and self.ledger is not None:
+            route.booked = route.served
+            self.ledger.book(
+                route.links,
+                route.component.stretch,
+                read=served * (len(route.flows) - route.writes),
+                written=served * route.writes,
+            )
 
     def _share(self, component: _Component[Owner]) -> None:
         """Give every active route of the component its max-min rate, and find the next end."""

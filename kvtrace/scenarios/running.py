@@ -97,7 +97,8 @@ def run_one(load: Arrivals, scenario: Scenario) -> Ran:
     wall_s = time.perf_counter() - started_s
     if loop is not None:
         arrived_s = np.asarray(loop.arrived_s, dtype=np.float64)
-    return Ran(result, ledger.rows(), width_s, wall_s, arrived_s - arrived_s[:1])
+    links = tuple(row for row in ledger.rows() if row.link_id in scenario.links)
+    return Ran(result, links, width_s, wall_s, arrived_s - arrived_s[:1])
 
 
 _loads: dict[Hashable, Arrivals] = {}
