@@ -12,7 +12,7 @@ from kvtrace.api.texttable import fitted_table
 from kvtrace.cost.dtypes import normalise_dtype
 from kvtrace.cost.hf_config import from_hf_text
 from kvtrace.cost.llm import LlmShape, list_llms, load_llm
-from kvtrace.cost.placement import KvPlacement, require_block_size
+from kvtrace.cost.placement import KvPlacement, require_block_size, require_whole_heads
 from kvtrace.units import format_bytes, format_flops
 
 SHEET_LENGTHS: Final = tuple(1 << exponent for exponent in range(10, 21))
@@ -230,9 +230,12 @@ def llm(
     """
     if name is None and text is None:
         return LlmListing(tuple(load_llm(known) for known in list_llms()))
+    shape = load_llm(name or "") if text is None else from_hf_text(text)
+    placement = KvPlacement(tp, pp, dp_attention)
+    require_whole_heads(shape, placement.attention_tp)
     return LlmSheet(
-        shape=load_llm(name or "") if text is None else from_hf_text(text),
-        placement=KvPlacement(tp, pp, dp_attention),
+        shape=shape,
+        placement=placement,
         kv_dtype=normalise_dtype(kv_dtype),
         block_size_tokens=require_block_size(block_size),
     )

@@ -46,6 +46,7 @@ def ledger(
       kvtrace ledger --llm Llama-3.1-70B --hardware H100 --tp 8 --tokens 2000 --cached 1900
       kvtrace ledger --llm DeepSeek-V3 --hardware H200 --path pool_tcp,local_nvme --table
       kvtrace ledger --llm Llama-3.1-8B --hardware A100 --path 1GB/s,20GB/s --json
+      cat config.json | kvtrace ledger --llm - --hardware ours.toml
     """
     from kvtrace import api
     from kvtrace.api.ledger import default_lengths
@@ -53,17 +54,19 @@ def ledger(
     asked = _numbers(lengths) if lengths is not None else default_lengths() if table else ()
     settings = opt.settings_from(
         config,
-        llm=llm,
+        llm=opt.stdin_text() if llm == "-" else llm,
         hardware=hardware,
         tp=tp,
         weight_dtype=weight_dtype,
         cost_provider=cost_provider,
     )
     names = [word.strip() for item in path or () for word in item.split(",") if word.strip()]
+    if path and not names:
+        raise UsageError("KVT-U049", "`--path` names no path", hint="`--path pool_tcp,20GB/s`")
     outcome = api.ledger(
         tokens=tokens,
         cached=cached,
-        **({"paths": names} if names else {}),
+        paths=names,
         lengths=asked,
         kv_dtype=kv_dtype,
         block_size=block_size,
@@ -74,9 +77,13 @@ def ledger(
 
 
 def _numbers(text: str) -> list[int]:
+    words = [word for word in text.split(",") if word.strip()]
     try:
-        return [int(word) for word in text.split(",") if word.strip()]
-    except ValueError as error:
+        found = [int(word) for word in words]
+    except ValueError:
+        found = []
+    if not found:
         raise UsageError(
             "KVT-U047", f"`{text}` are no prompt lengths", hint="`--lengths 1000,8000`"
-        ) from error
+        )
+    return found

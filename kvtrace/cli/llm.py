@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from kvtrace.cli import options as opt
 
-_MOST_BYTES = 64 * 1024 * 1024
-"""Read of stdin; a config.json is a few kilobytes."""
 _NAME_HELP = "A built-in LLM, or a Hugging Face config.json (`-`: from stdin). None: list them."
 
 
@@ -43,7 +40,7 @@ def llm(
 
     outcome = api.llm(
         None if name == "-" else name,
-        text=_stdin() if name == "-" else None,
+        text=opt.stdin_text() if name == "-" else None,
         tp=tp,
         pp=pp,
         dp_attention=dp_attention,
@@ -52,7 +49,3 @@ def llm(
     )
     text = outcome.to_json() if as_json else "\n".join(outcome.lines(opt.screen_width()))
     typer.echo(text)
-
-
-def _stdin() -> str:
-    return sys.stdin.buffer.read(_MOST_BYTES).decode("utf-8-sig", errors="replace")

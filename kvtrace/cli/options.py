@@ -12,6 +12,8 @@ import typer
 if TYPE_CHECKING:
     from kvtrace.config import Settings, Value
 
+_MOST_STDIN_BYTES = 64 * 1024 * 1024
+
 Inputs = Annotated[
     list[str],
     typer.Argument(help="Files, directories, globs; plain or compressed.", metavar="PATH…"),
@@ -68,6 +70,11 @@ Mapping = Annotated[
 Salt = Annotated[str | None, typer.Option(help="Key of the hashes; the same salt joins runs.")]
 Depth = Annotated[str | None, typer.Option(help="quick: replay the peak hour; full: everything.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
+
+
+def stdin_text() -> str:
+    """What stands on stdin; a config.json is a few kilobytes."""
+    return sys.stdin.buffer.read(_MOST_STDIN_BYTES).decode("utf-8-sig", errors="replace")
 
 
 def screen_width() -> int:

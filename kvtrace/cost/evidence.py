@@ -119,7 +119,11 @@ def read_user_toml(path: Path) -> dict[str, object]:
             return tomllib.load(file)
     except OSError as error:
         raise UsageError(
-            "KVT-C001", f"cannot read `{path}`", where=Location(str(path)), cause=error.strerror
+            "KVT-C001",
+            f"cannot read `{path}`",
+            where=Location(str(path)),
+            cause=error.strerror,
+            hint="check the path, and that you may read it",
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(

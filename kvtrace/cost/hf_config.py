@@ -44,7 +44,11 @@ def from_hf_config(config: Mapping[str, object] | Path | str) -> LlmShape:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(
-            "KVT-C030", f"cannot read `{path}`", where=Location(str(path)), cause=error.strerror
+            "KVT-C030",
+            f"cannot read `{path}`",
+            where=Location(str(path)),
+            cause=error.strerror,
+            hint="pass the path of a Hugging Face config.json, or a name that `kvtrace llm` lists",
         ) from error
     except UnicodeDecodeError as error:
         raise _not_json(str(path)) from error

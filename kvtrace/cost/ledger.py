@@ -82,7 +82,7 @@ class Ledger:
     prefill_full_s: float
     prefill_new_s: float
     gpu_seconds_freed: float
-    """recompute_s x GPUs of the instance, where loads leave the GPU to others."""
+    """recompute_s x the GPUs that one prefill keeps busy, where loads leave them to others."""
     paths: tuple[PathLedger, ...]
 
     def path(self, path_id: str) -> PathLedger:
@@ -128,7 +128,7 @@ def build_ledger(
             "KVT-C070",
             f"{cached_tokens} cached of {tokens} tokens is not possible",
             cause="at least the last prompt token is computed",
-            hint=f"use 1 to {max(tokens - 1, 1)} cached tokens",
+            hint=f"use 1 to {tokens - 1} cached tokens" if tokens > 1 else "`--tokens 2000`",
         )
     hit = build_hit(
         deployment,
@@ -146,7 +146,7 @@ def build_ledger(
         recompute_s=hit.recompute_s,
         prefill_full_s=hit.prefill_full_s,
         prefill_new_s=hit.prefill_new_s,
-        gpu_seconds_freed=hit.recompute_s * deployment.gpus,
+        gpu_seconds_freed=hit.recompute_s * deployment.busy_gpus,
         paths=tuple(
             _path_ledger(hit, path, (writes or {}).get(path.path_id), new_tokens, depth)
             for path in chosen
@@ -225,7 +225,7 @@ def _path_ledger(
         if depth == "serial"
         else tuple(way_ledger(hit, path, way, has_break_even=is_whole) for way in WAYS),
         ttft_change_s=move_s - recompute_s,
-        gpu_seconds_freed_sync=(recompute_s - move_s) * hit.deployment.gpus,
+        gpu_seconds_freed_sync=(recompute_s - move_s) * hit.deployment.busy_gpus,
         verdict=wins if has_move else "nothing_to_move",
         path_bytes_per_s=path.bytes_per_s,
         fixed_s=path.fixed_s,

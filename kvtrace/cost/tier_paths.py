@@ -21,10 +21,10 @@ from kvtrace.cost.transfer import (
     MovePath,
     PathId,
 )
-from kvtrace.errors import ModelError
+from kvtrace.errors import ModelError, UsageError
 from kvtrace.units import parse_rate
 
-_RATE: Final = re.compile(r"(?:([1-9][0-9]{0,2})x)?([0-9][0-9.,_]*\s*[kKMGT]i?[bB]\S*)")
+_RATE: Final = re.compile(r"(?:([1-9][0-9]{0,2})x)?([0-9][0-9.,_]*\s*[kKMGT]i?(?:[bB]\S*)?)")
 LOCAL_NVME: Final = "local_nvme"
 POOL_SSD: Final = "pool_ssd"
 STORES: Final[Mapping[str, str]] = MappingProxyType(
@@ -50,8 +50,12 @@ def find_path(deployment: Deployment, name: str, *, direction: Direction = "read
     """
     rate = _RATE.fullmatch(name.strip())
     if rate is not None:
-        links = int(rate.group(1) or 1)
-        return _bare(name.strip(), max(links, 1) * parse_rate(rate.group(2)), direction)
+        bytes_per_s = int(rate.group(1) or 1) * parse_rate(rate.group(2))
+        if bytes_per_s <= 0:
+            raise UsageError(
+                "KVT-C055", f"nothing moves at `{name.strip()}`", hint="`--path 20GB/s`"
+            )
+        return _bare(name.strip(), bytes_per_s, direction)
     stores = [tier.tier for tier in deployment.hardware.tiers]
     found = find_name(
         name,

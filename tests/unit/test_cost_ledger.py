@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from kvtrace import api
+from kvtrace.cli.app import app
 from kvtrace.cost import (
     LEDGER_PATHS,
     Deployment,
@@ -369,3 +371,50 @@ def test_the_write_of_a_store_that_nobody_measured_is_unknown(llama: Deployment)
     span = row.paths["dram_pcie"].write_s
     assert span is not None
     assert span.low < span.value < span.high
+
+
+@pytest.mark.parametrize(
+    ("tp", "fits"), [(1, True), (3, False), (4, True), (6, False), (16, True), (24, True)]
+)
+def test_ranks_get_the_same_number_of_whole_kv_heads(tp: int, fits: bool) -> None:
+    # 8 KV heads: 2 a rank over four, copies over 16 and 24; 3 and 6 ranks would get unlike shares
+    if fits:
+        assert build_deployment("Llama-3.1-70B", "H100", tp=tp).tp == tp
+        return
+    for refused in (
+        lambda: build_deployment("Llama-3.1-70B", "H100", tp=tp),
+        lambda: api.llm("Llama-3.1-70B", tp=tp),
+    ):
+        with pytest.raises(UsageError) as caught:
+            refused()
+        assert caught.value.code == "KVT-C066"
+        assert "1, 2, 4, 8, 16" in (caught.value.hint or "")
+
+
+def test_paths_and_requests_that_are_none_are_refused_with_something_to_paste(
+    llama: Deployment,
+) -> None:
+    with pytest.raises(UsageError, match="nothing moves at `0GB/s`"):
+        find_path(llama, "0GB/s")
+    with pytest.raises(UsageError, match="no clear unit"):
+        find_path(llama, "20G")
+    with pytest.raises(UsageError) as caught:
+        build_ledger(llama, tokens=1, cached_tokens=1)
+    assert caught.value.hint == "`--tokens 2000`"
+    with pytest.raises(UsageError) as caught:
+        build_ledger(llama, tokens=10, cached_tokens=10)
+    assert caught.value.hint == "use 1 to 9 cached tokens"
+
+
+def test_the_command_reads_a_config_from_stdin_and_refuses_empty_lists() -> None:
+    config = json.dumps({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
+        "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32,
+        "num_key_value_heads": 8, "vocab_size": 128256, "torch_dtype": "bfloat16",
+    })  # fmt: skip
+    words = "ledger --hardware H100 --tp 1 --path 20GB/s --json --llm -"
+    done = CliRunner().invoke(app, words.split(), input=config, catch_exceptions=False)
+    assert json.loads(done.stdout)["kv_bytes_per_token"] == 131_072
+    for words in ("ledger --path ,", "ledger --lengths ,", "ledger --lengths 1,x"):
+        with pytest.raises(UsageError):
+            CliRunner().invoke(app, words.split(), catch_exceptions=False)
