@@ -37,14 +37,14 @@ def collect(
 ) -> ReplayResult:
     """The result of a run that has ended."""
     span_s = max(requests.first_token_s) - requests.arrived_s[0] if requests.count else 0.0
-    busiest = scenario.instances * span_s
+    busiest = (scenario.prefill_instances or scenario.instances) * span_s
     timeline = _timeline(scenario, requests, topology, tier_hits, output_known=output_known)
     offered_load, is_overloaded = _load(scenario, requests, timeline)
     return ReplayResult(
         scenario=scenario,
         span_s=span_s,
         timeline=timeline,
-        link_use=_link_use(topology, net, span_s),
+        link_use=_link_use(scenario, topology, net, span_s),
         prefill_utilisation=min(1.0, busy_s / busiest) if busiest > 0 else 0.0,
         hbm_evicted_blocks=evicted_blocks,
         oversized_requests=oversized,
@@ -61,13 +61,19 @@ def _load(scenario: Scenario, requests: Requests, timeline: Timeline) -> tuple[f
     if not requests.count or arrived_s[-1] <= arrived_s[0]:
         return None, False
     arrival_span_s = float(arrived_s[-1] - arrived_s[0])
-    needed_s = fsum(timeline.gpu_busy_s.tolist()) + decode_work_s(
+    prefill_s = fsum(timeline.gpu_busy_s.tolist())
+    decode_s = decode_work_s(
         _ints(requests.prompt),
         _ints(requests.output),
         decode=scenario.decode,
         room_tokens=scenario.hbm_capacity_bytes / scenario.kv_bytes_per_token,
     )
-    offered = needed_s / (scenario.instances * arrival_span_s)
+    prefilling = scenario.prefill_instances
+    if prefilling:
+        decoding = scenario.instances - prefilling
+        offered = max(prefill_s / prefilling, decode_s / decoding) / arrival_span_s
+    else:
+        offered = (prefill_s + decode_s) / (scenario.instances * arrival_span_s)
     is_late = arrived_s >= arrived_s[-1] - arrival_span_s / 4
     backlog_s = float(timeline.queue_s[is_late].mean())
     return offered, offered > 1.0 or backlog_s > scenario.backlog_share * arrival_span_s
@@ -116,6 +122,7 @@ def _timeline(
         declined_move_s=_floats(requests.declined_move_s),
         declined_recompute_s=_floats(requests.declined_recompute_s),
         moved_bytes=_floats(requests.moved_bytes),
+        handoff_s=_floats(requests.handoff_s if scenario.prefill_instances else ()),
     )
 
 
@@ -152,13 +159,17 @@ def _sums(rows: Sequence[Sequence[int]], count: int) -> list[int]:
     return [sum(column) for column in zip(*rows, strict=True)] if rows else [0] * count
 
 
-def _link_use(topology: Topology, net: FlowNet[Move], span_s: float) -> tuple[LinkUse, ...]:
-    """One row per kind of link, in order of first use in the chain.
+def _link_use(
+    scenario: Scenario, topology: Topology, net: FlowNet[Move], span_s: float
+) -> tuple[LinkUse, ...]:
+    """One row per kind of link, in order of first use in the chain; throttles are no links.
 
     Writes that drain after the last first token are counted in bytes; utilisation is capped at 1.
     """
     rows: list[LinkUse] = []
     for link_id in dict.fromkeys(topology.link_ids):
+        if link_id not in scenario.links:
+            continue
         links = [index for index, kind in enumerate(topology.link_ids) if kind == link_id]
         read = sum(net.read_bytes[link] for link in links)
         written = sum(net.written_bytes[link] for link in links)

@@ -39,10 +39,11 @@ from kvtrace.replay.chain import Part, Run
 from kvtrace.replay.closed_loop import ClosedLoop
 from kvtrace.replay.collect import collect
 from kvtrace.replay.homes import homes_of
+from kvtrace.replay.layout import check_layout
 from kvtrace.replay.ledger import LinkLedger
 from kvtrace.replay.moves import Agenda
 from kvtrace.replay.result import ReplayResult
-from kvtrace.replay.routing import Router, check_routing
+from kvtrace.replay.routing import Router
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.scheduler import Scheduler
 from kvtrace.replay.state import Instance, Requests
@@ -72,7 +73,7 @@ def simulate(
         ModelError: the scenario cannot be replayed.
     """
     check_scenario(scenario)
-    check_routing(scenario)
+    check_layout(scenario)
     replay = _Replay(trace, scenario, min(max(warmup_requests, 0), trace.requests), ledger)
     return replay.run() if loop is None else replay.run_closed(loop)
 

@@ -86,6 +86,7 @@ class FlowNet(Generic[Owner]):
         "_deadlines",
         "_flows_on",
         "_free",
+        "_most",
         "_of_index",
         "_open_on",
         "_sequence",
@@ -96,14 +97,23 @@ class FlowNet(Generic[Owner]):
         "written_bytes",
     )
 
-    def __init__(self, bytes_per_s: Sequence[float], routes: Sequence[tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        bytes_per_s: Sequence[float],
+        routes: Sequence[tuple[int, ...]],
+        *,
+        flow_bytes_per_s: float = inf,
+    ) -> None:
+        """No flow gets more than `flow_bytes_per_s`, however idle its links are."""
+        self._most = flow_bytes_per_s
         self._caps = [float(rate) for rate in bytes_per_s]
         links = len(self._caps)
         self._flows_on = [0] * links
         self._busy_from = [0.0] * links
         self._free = [0.0] * links
         self._open_on = [0] * links
-        self._bound = [0] * links
+        self._bound = [0] * (links + 1)
+        """The last one is of flows that no link holds back."""
         self.busy_s = [0.0] * links
         """Seconds with at least one flow, per link."""
         self.read_bytes = [0.0] * links
@@ -214,15 +224,17 @@ class FlowNet(Generic[Owner]):
     def fair_rate(self, route: int) -> float:
         """Bytes/s that one more flow on the route could count on, were all others to stay.
 
-        Formula: min over links of bytes/s / (flows + 1); a lower bound of the max-min share.
+        Formula: min over links of bytes/s / (flows + 1), and what one flow may get at most; a lower
+        bound of the max-min share.
         """
         flows_on = self._flows_on
         caps = self._caps
-        return min(caps[link] / (flows_on[link] + 1) for link in self._of_index[route].links)
+        fair = min(caps[link] / (flows_on[link] + 1) for link in self._of_index[route].links)
+        return min(fair, self._most)
 
     def full_rate(self, route: int) -> float:
         """Bytes/s of a flow that is alone on the route."""
-        return self._of_index[route].cap
+        return min(self._of_index[route].cap, self._most)
 
     def _serve(self, component: _Component[Owner], now: float) -> None:
         if self.ledger is not None and now >= component.edge:
@@ -263,7 +275,7 @@ class FlowNet(Generic[Owner]):
         """Give every active route of the component its max-min rate, and find the next end."""
         active = component.active
         if len(active) == 1:
-            active[0].rate = active[0].cap / len(active[0].flows)
+            active[0].rate = min(active[0].cap / len(active[0].flows), self._most)
         elif active:
             self._fill(active)
         wait = inf
@@ -280,7 +292,8 @@ class FlowNet(Generic[Owner]):
         """Max-min rates, round by round.
 
         A link is settled when it is the narrowest one for all flows that cross it; all such links
-        of a round are settled at once. Ties go to the lower link, so at least one is.
+        of a round are settled at once. Ties go to the lower link, so at least one is. So are flows
+        that get the most that one may.
         """
         caps, flows_on = self._caps, self._flows_on
         free, open_on, bound = self._free, self._open_on, self._bound
@@ -292,7 +305,8 @@ class FlowNet(Generic[Owner]):
         routes = active
         while True:
             for route in routes:
-                share = inf
+                share = self._most
+                route.narrow = -1
                 for link in route.links:
                     fair = free[link] / open_on[link]
                     if fair < share:
@@ -300,7 +314,11 @@ class FlowNet(Generic[Owner]):
                         route.narrow = link
                 route.rate = share
                 bound[route.narrow] += len(route.flows)
-            left = [route for route in routes if bound[route.narrow] != open_on[route.narrow]]
+            left = [
+                route
+                for route in routes
+                if route.narrow >= 0 and bound[route.narrow] != open_on[route.narrow]
+            ]
             if not left:
                 return
             for route in routes:

@@ -77,7 +77,11 @@ class Mover:
     def __init__(
         self, topology: Topology, requests: Requests, agenda: Agenda, kv_bytes_per_token: float
     ) -> None:
-        self.net: FlowNet[Move] = FlowNet(topology.bytes_per_s, topology.routes)
+        self.net: FlowNet[Move] = FlowNet(
+            topology.bytes_per_s,
+            topology.routes,
+            flow_bytes_per_s=topology.flow_bytes_per_s,
+        )
         self._requests = requests
         self._agenda = agenda
         self._kv_bytes = kv_bytes_per_token

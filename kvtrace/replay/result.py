@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,9 @@ class Timeline:
     """What computing them takes at the price of a request alone."""
     moved_bytes: FloatArray
     """Bytes loaded for the request over its last stage."""
+    handoff_s: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """From the first token until the KV is on the decode instance; part of `e2e_s` and `tpot_s`.
+    Empty where instances prefill and decode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,9 @@ class ReplayResult:
     """Requests whose KV alone exceeds the HBM of an instance; served anyway, in an empty one."""
     offered_load: float | None = None
     """Busy seconds needed per instance-second of the arrival span: Σ `gpu_busy_s`, and the output
-    tokens at the fullest batch that HBM holds, over instances × (last - first arrival). Above 1 the
-    queue grows as long as requests arrive. None where all arrive at once."""
+    tokens at the fullest batch that HBM holds, over instances × (last - first arrival); the larger
+    of the two where prefill and decode have instances of their own. Above 1 the queue grows as long
+    as requests arrive. None where all arrive at once."""
     is_overloaded: bool = False
     """The offered load is above 1, or requests of the last quarter of the arrival span queue for
     more than `Scenario.backlog_share` of the span on average: times then say how long the trace

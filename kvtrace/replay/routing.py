@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from kvtrace.errors import ModelError
 from kvtrace.replay.homes import FOLLOWS_CACHES, groups_of
 from kvtrace.replay.known import KnownCaches
 from kvtrace.replay.links import FlowNet
@@ -22,23 +21,6 @@ from kvtrace.replay.pricing import ServingPrice
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.state import Instance, Requests
 from kvtrace.replay.topology import Tier
-
-
-def check_routing(scenario: Scenario) -> None:
-    """Refuse routing that cannot be replayed.
-
-    Raises:
-        ModelError: metadata from the future, or a load factor that leaves requests without a place.
-    """
-    faults = []
-    if not 0 <= scenario.metadata_age_s < inf:
-        faults.append(f"its metadata is {scenario.metadata_age_s:g} s old")
-    if not 1 <= scenario.affinity_load_factor < inf:
-        faults.append(f"its load factor of {scenario.affinity_load_factor:g} is not 1 or more")
-    if faults:
-        raise ModelError(
-            "KVT-R001", f"scenario `{scenario.option_id}` cannot be replayed: {faults[0]}"
-        )
 
 
 class InTurn:

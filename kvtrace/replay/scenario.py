@@ -43,8 +43,8 @@ its prompt alone. as_needed: generated tokens take their room as they come; when
 instance preempts the request that entered last, which later computes again what it has lost."""
 Routing = Literal["round_robin", "least_loaded", "session_sticky", "prefix_affinity", "kv_centric"]
 """How an instance is chosen for a request; see `kvtrace.replay.routing`."""
-ThrottledMoves = Literal["reads", "long_reads", "writes"]
-"""long_reads: loads of the requests that `IsolationSpec` calls long."""
+ThrottledMoves = Literal["reads", "writes", "handoffs"]
+"""Loads from tiers, writes to them, or what goes from prefill to decode instances."""
 
 
 class PrefillTime(Protocol):
@@ -247,7 +247,7 @@ class Scenario:
     isolation: IsolationSpec | None = None
     throttles: tuple[ThrottleSpec, ...] = ()
     request_bytes_per_s: float | None = None
-    """What one load, of whatever request, gets at most, however idle its links are."""
+    """What one move, of whatever request, gets at most, however idle its links are."""
     prefill_instances: int = 0
     """So many instances (the first ones) prefill and the others decode. 0: all do both."""
     handoff: HandoffSpec | None = None

@@ -12,6 +12,7 @@ from math import inf
 from typing import Final
 
 from kvtrace.replay.chain import Chain, Part, Run
+from kvtrace.replay.handoff import Handoff
 from kvtrace.replay.loads import Loads
 from kvtrace.replay.moves import Agenda, Mover
 from kvtrace.replay.preemption import Preemptor
@@ -96,6 +97,18 @@ class Scheduler:
             for instance in self.instances:
                 instance.hbm.victims = []
                 instance.ideal_hbm.victims = []
+        self._handoff: Handoff | None = None
+        if scenario.prefill_instances:
+            self._handoff = Handoff(
+                scenario,
+                requests,
+                topology,
+                agenda,
+                mover=self.mover,
+                instances=self.instances,
+                leave=self._leave,
+                settle=self.settle,
+            )
         is_scheduled = scenario.lookup_moment == "on_schedule" and not self.is_sync
         self._asks_again = is_scheduled and bool(self.tiers) and not self.is_ideal
         self.busy_s = 0.0
@@ -473,7 +486,9 @@ class Scheduler:
             self._publish(request, instance, now)
         output = requests.output[request]
         steps = output - made - 1
-        if steps > 0:
+        if steps > 0 and self._handoff is not None:
+            self._handoff.begin(request, instance, now)
+        elif steps > 0:
             context = requests.prompt[request] + (output / 2 if self._preemptor is None else made)
             instance.decode.join(request, steps, context)
         else:
@@ -512,11 +527,19 @@ class Scheduler:
         self.settle(instance, now)
 
     def _complete(self, request: int, instance: Instance, now: float) -> None:
-        """Last token: the request gives its HBM back."""
+        """Last token."""
         requests = self._requests
         requests.e2e_s[request] = now - requests.arrived_s[request]
         if self.on_complete is not None:
             self.on_complete(request, now)
+        if self._handoff is not None and requests.output[request] > 1:
+            self._handoff.end(request, instance, now)
+        else:
+            self._leave(request, instance)
+
+    def _leave(self, request: int, instance: Instance) -> None:
+        """The request gives its HBM on the instance that computed its prompt back."""
+        requests = self._requests
         if not self.is_ideal:
             lo, held = self._offset[request], requests.held[request]
             if self._preemptor is not None:

@@ -131,9 +131,11 @@ class Requests:
         size = self.block_tokens
         self.pad = [max(0, b * size - p) for b, p in zip(blocks, self.prompt, strict=True)]
         """Tokens that the partial last block lacks."""
-        self.private = _private(scenario, self.prompt, self.output, [b * size for b in blocks])
+        made = [0] * count if scenario.prefill_instances else self.output
+        self.private = _private(scenario, self.prompt, made, [b * size for b in blocks])
         """Tokens of room for KV that never enters a cache: prompt without block ids, and output (as
-        it comes, where `kv_admission` says so; that of a preempted request is then a prompt)."""
+        it comes, where `kv_admission` says so; that of a preempted request is then a prompt; none
+        where other instances decode)."""
         spare = 0 if scenario.idealised else 1
         self.most: list[int] = [max(0, p - spare) for p in self.prompt]
         """Most tokens that a cache may serve: all but the last prompt token."""
@@ -180,6 +182,8 @@ class Requests:
         """When the GPU began to wait for its lookup and load; negative unless it does."""
         self.first_token_s = [0.0] * count
         """Time of the first token, on the clock of `arrived_s`."""
+        self.handoff_s = [0.0] * count
+        """From the first token until the KV is on the decode instance."""
         self.e2e_s = [0.0] * count
         self.hbm_hit = [0] * count
         self.computed = [0] * count

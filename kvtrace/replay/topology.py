@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
@@ -13,7 +14,13 @@ from kvtrace.errors import ModelError
 from kvtrace.replay.blockmap import BlockMap
 from kvtrace.replay.blocks import AtomTable, LruCache
 from kvtrace.replay.caches import BlockCache, Clock
-from kvtrace.replay.scenario import Scenario, StageSpec, TierSpec
+from kvtrace.replay.scenario import (
+    HandoffSpec,
+    Scenario,
+    StageSpec,
+    ThrottledMoves,
+    TierSpec,
+)
 from kvtrace.replay.tails import Tails, draw_tails
 
 MAX_BLOCKS: Final = 1 << 62
@@ -76,6 +83,10 @@ class Topology:
     """For caches that work block by block, where there are any."""
     below_hbm: Tier | None = None
     """The tier that is given what HBM evicts."""
+    flow_bytes_per_s: float = math.inf
+    """Most that one flow gets."""
+    handoffs: Mapping[tuple[int, int], Leg] = field(default_factory=dict)
+    """By prefill and decode instance: the way of a prompt's KV."""
 
 
 def blocks_of(capacity_bytes: float, block_bytes: float) -> int:
@@ -112,12 +123,42 @@ class _Wiring:
         self._scenario = scenario
         self._links: dict[tuple[str, int], int] = {}
         self._routes: dict[tuple[int, ...], int] = {}
+        self._rates = {link.link_id: link.bytes_per_s for link in scenario.links.values()}
+        self._throttled = {(one.link_id, one.moves) for one in scenario.throttles}
+        for one in scenario.throttles:
+            name = _throttle_id(one.link_id, one.moves)
+            self._rates[name] = min(one.bytes_per_s, self._rates.get(name, math.inf))
 
-    def legs(self, stages: Sequence[StageSpec], instance: int) -> tuple[Leg, ...]:
+    def legs(
+        self, stages: Sequence[StageSpec], instance: int, moves: ThrottledMoves
+    ) -> tuple[Leg, ...]:
         """The legs of `stages` for one instance."""
         return tuple(
-            Leg(stage.kind, stage.latency_s, self._route(stage, instance)) for stage in stages
+            Leg(
+                stage.kind,
+                stage.latency_s,
+                self._route(self._numbers(stage.link_ids, instance, moves)),
+            )
+            for stage in stages
         )
+
+    def handoffs(self) -> dict[tuple[int, int], Leg]:
+        """The hand-off from each prefill instance to each decode instance."""
+        scenario = self._scenario
+        spec = scenario.handoff or HandoffSpec()
+        first = scenario.prefill_instances
+        if not first:
+            return {}
+        sends = {one: self._numbers(spec.out_link_ids, one, "handoffs") for one in range(first)}
+        takes = {
+            one: self._numbers(spec.in_link_ids, one, "handoffs")
+            for one in range(first, scenario.instances)
+        }
+        return {
+            (sender, taker): Leg("pull", spec.latency_s, self._route(out | into))
+            for sender, out in sends.items()
+            for taker, into in takes.items()
+        }
 
     def reads(self, stages: Sequence[StageSpec], instance: int) -> tuple[Leg, ...]:
         """The legs of a load: one through all stages at once where chunks are pipelined.
@@ -127,7 +168,7 @@ class _Wiring:
         """
         scenario = self._scenario
         if scenario.overlap != "pipelined" or len(stages) < 2:
-            return self.legs(stages, instance)
+            return self.legs(stages, instance, "reads")
         chunk = scenario.load_chunk_tokens * scenario.kv_bytes_per_token
         rates = [
             min(scenario.links[link_id].bytes_per_s for link_id in stage.link_ids)
@@ -141,33 +182,50 @@ class _Wiring:
             tuple(dict.fromkeys(link_id for stage in stages for link_id in stage.link_ids)),
             sum(stage.latency_s for stage in stages) + fill_s,
         )
-        return self.legs((whole,), instance)
+        return self.legs((whole,), instance, "reads")
 
-    def _route(self, stage: StageSpec, instance: int) -> int:
-        links = tuple(sorted({self._link(link_id, instance) for link_id in stage.link_ids}))
+    def _route(self, numbers: AbstractSet[int]) -> int:
+        links = tuple(sorted(numbers))
         return self._routes.setdefault(links, len(self._routes)) if links else NO_ROUTE
 
-    def _link(self, link_id: str, instance: int) -> int:
-        spec = self._scenario.links[link_id]
-        place = -1 if spec.scope == "shared" else instance // spec.instances_per_link
-        return self._links.setdefault((link_id, place), len(self._links))
+    def _numbers(
+        self, link_ids: Sequence[str], instance: int, moves: ThrottledMoves
+    ) -> frozenset[int]:
+        """The links of an instance, and what throttles these moves on them."""
+        numbers = []
+        for link_id in link_ids:
+            spec = self._scenario.links[link_id]
+            place = -1 if spec.scope == "shared" else instance // spec.instances_per_link
+            names = [link_id]
+            if (link_id, moves) in self._throttled:
+                names.append(_throttle_id(link_id, moves))
+            numbers += [self._links.setdefault((one, place), len(self._links)) for one in names]
+        return frozenset(numbers)
 
     def topology(self, tiers: Sequence[Tier], clock: Clock, block_map: BlockMap | None) -> Topology:
         """What was asked for, as flat tuples."""
+        handoffs = self.handoffs()
         ids = tuple(link_id for link_id, _ in self._links)
-        rates = tuple(self._scenario.links[link_id].bytes_per_s for link_id in ids)
+        scenario = self._scenario
         for above, tier in pairwise(tiers):
             above.below = tier if tier.spec.write_moment == "on_evict" else None
         is_below_hbm = bool(tiers) and tiers[0].spec.write_moment == "on_evict"
         return Topology(
             tuple(tiers),
             ids,
-            rates,
+            tuple(self._rates[link_id] for link_id in ids),
             tuple(self._routes),
             clock,
             block_map,
             tiers[0] if is_below_hbm else None,
+            flow_bytes_per_s=scenario.request_bytes_per_s or math.inf,
+            handoffs=handoffs,
         )
+
+
+def _throttle_id(link_id: str, moves: ThrottledMoves) -> str:
+    """The name of what some moves may take of a link, which is as a link of its own."""
+    return f"{link_id}:{moves}"
 
 
 def check_scenario(scenario: Scenario) -> None:
@@ -263,7 +321,7 @@ def build_topology(
                 index=index,
                 caches=(plain or fine) * (count // copies),
                 reads=[wiring.reads(spec.read, instance) for instance in range(count)],
-                writers=[Writer(wiring.legs(spec.write, one)) for one in range(count)],
+                writers=[Writer(wiring.legs(spec.write, one, "writes")) for one in range(count)],
                 tails=draw_tails(
                     spec,
                     index,

@@ -16,7 +16,7 @@ from kvtrace.replay.engine import simulate
 from kvtrace.replay.links import FlowNet
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.reusable import reusable_tokens
-from kvtrace.replay.scenario import IsolationSpec, LinkSpec, Scenario
+from kvtrace.replay.scenario import HandoffSpec, IsolationSpec, LinkSpec, Scenario, ThrottleSpec
 from kvtrace.schema.arrays import RequestTrace
 from tests.unit.replay_cases import (
     KV_BYTES,
@@ -94,9 +94,17 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     }
     instances = draw(st.integers(1, 3))
     kept_apart = [None, IsolationSpec(25), *([IsolationSpec(25, 1)] if instances > 1 else [])]
+    isolation = draw(st.sampled_from(kept_apart))
+    decoding = draw(st.integers(0, 2))
+    nic = HandoffSpec(("nic", "pool"), ("nic",), draw(st.sampled_from([0.0, 0.02])))
+    throttles = [ThrottleSpec("nic", 30.0), ThrottleSpec("pool", 50.0, "writes")]
     return make_scenario(
-        instances=instances,
-        isolation=draw(st.sampled_from(kept_apart)),
+        instances=instances + decoding,
+        prefill_instances=instances if decoding else 0,
+        handoff=draw(st.sampled_from([None, nic])),
+        isolation=isolation,
+        throttles=tuple(draw(st.sampled_from([[], throttles[:1], throttles]))),
+        request_bytes_per_s=draw(st.sampled_from([None, 100.0])),
         routing=draw(st.sampled_from(ROUTINGS)),
         metadata_age_s=draw(st.sampled_from([0.0, 0.3])),
         hbm_capacity_bytes=KV_BYTES * BLOCK * draw(st.integers(1, 20)),
@@ -145,7 +153,8 @@ def test_every_request_is_served_and_its_times_add_up(made: list[Ask], scenario:
 def test_the_gpu_is_busy_for_what_its_requests_took(made: list[Ask], scenario: Scenario) -> None:
     trace = make_trace([replace(ask, output=0) for ask in made])
     result = simulate(trace, scenario)
-    busy_s = result.prefill_utilisation * scenario.instances * result.span_s
+    prefilling = scenario.prefill_instances or scenario.instances
+    busy_s = result.prefill_utilisation * prefilling * result.span_s
     waited = result.timeline.lookup_s.sum() if scenario.load_mode == "async" else 0.0
     took = result.timeline.gpu_busy_s.sum()
     assert took - 1e-6 <= busy_s <= took + waited + 1e-6
@@ -173,6 +182,8 @@ def test_hits_never_exceed_the_reuse_that_exists(made: list[Ask], scenario: Scen
 @given(asks(), scenarios())
 def test_bytes_in_the_ledger_are_the_bytes_moved(made: list[Ask], scenario: Scenario) -> None:
     result = simulate(make_trace(made), scenario)
+    is_handed = scenario.prefill_instances and scenario.handoff is not None
+    handed = KV_BYTES * sum(ask.prompt or 0 for ask in made if is_handed and ask.output > 1)
     below = {tier: int(hits.sum()) for tier, hits in result.timeline.hit_tokens.items()}
     uses = {use.link_id: use for use in result.link_use}
     moved = KV_BYTES * sum(hits for tier, hits in below.items() if tier != "hbm")
@@ -180,10 +191,12 @@ def test_bytes_in_the_ledger_are_the_bytes_moved(made: list[Ask], scenario: Scen
     if "pcie" in uses:
         assert uses["pcie"].bytes_read == pytest.approx(moved)
     if "pool" in uses:
-        assert uses["pool"].bytes_read == pytest.approx(KV_BYTES * below["pool"])
-        assert uses["nic"].bytes_read == uses["pool"].bytes_read
+        assert uses["pool"].bytes_read == pytest.approx(KV_BYTES * below.get("pool", 0) + handed)
+        # A hand-off crosses the NICs of both instances.
+        assert uses["nic"].bytes_read == pytest.approx(uses["pool"].bytes_read + handed)
         assert uses["nic"].bytes_written == uses["pool"].bytes_written
-        assert uses["pcie"].bytes_written >= uses["pool"].bytes_written
+        if "pcie" in uses:
+            assert uses["pcie"].bytes_written >= uses["pool"].bytes_written
     assert all(0.0 <= use.utilisation <= 1.0 for use in result.link_use)
 
 
@@ -201,7 +214,7 @@ def test_the_same_input_gives_the_same_bits(made: list[Ask], scenario: Scenario)
 @given(asks(), scenarios())
 def test_recomputing_everything_moves_and_hits_nothing(made: list[Ask], scenario: Scenario) -> None:
     trace = make_trace(made)
-    result = simulate(trace, replace(scenario, reuse=False))
+    result = simulate(trace, replace(scenario, reuse=False, handoff=None))
     assert total_hits(result).sum() == 0
     assert result.timeline.moved_bytes.sum() == 0
     assert result.link_use == ()
@@ -461,3 +474,26 @@ def test_where_every_instance_reaches_everything_for_nothing_kv_centric_is_least
     central = simulate(trace, replace(plain, routing="kv_centric"))
     loaded = simulate(trace, replace(plain, routing="least_loaded"))
     assert (central.timeline.instance == loaded.timeline.instance).all()
+
+
+@LAW
+@given(asks(), scenarios(), st.integers(1, 3))
+def test_prefill_instances_with_room_know_nothing_of_decode(
+    made: list[Ask], scenario: Scenario, prefilling: int
+) -> None:
+    """First tokens come as if every output ended there."""
+    plain = replace(
+        scenario,
+        instances=prefilling,
+        prefill_instances=0,
+        handoff=None,
+        isolation=None,
+        hbm_capacity_bytes=1e9,
+        tiers=(),
+    )
+    apart = replace(plain, instances=prefilling + 2, prefill_instances=prefilling)
+    short = make_trace([replace(ask, output=min(ask.output, 1)) for ask in made])
+    expected = simulate(short, plain).timeline
+    split = simulate(make_trace(made), apart).timeline
+    assert (split.instance == expected.instance).all()
+    assert (split.ttft_s == expected.ttft_s).all()
