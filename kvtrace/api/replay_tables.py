@@ -162,6 +162,7 @@ def _requests(number: int, one: Replayed) -> pl.DataFrame:
             "pull_s": timeline.pull_s,
             "load_s": timeline.load_s,
             "prefill_s": timeline.prefill_s,
+            "stall_s": timeline.stall_s,
             "ttft_s": timeline.ttft_s,
             "decode_s": pl.Series(timeline.e2e_s - timeline.ttft_s),
             "tpot_s": pl.Series(timeline.tpot_s),

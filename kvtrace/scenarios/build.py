@@ -11,6 +11,7 @@ from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet, fleet_of
 from kvtrace.cost.hardware import HardwareProfile, load_hardware
 from kvtrace.cost.hardware_file import profile_of
+from kvtrace.replay.engines import with_engine
 from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, Scenario, TierScope, TierSpec
 from kvtrace.scenarios.plan import Plan, TierPlan, find_tier
@@ -79,11 +80,14 @@ def build_scenario(
             links = {link.link_id: link for link in route.links}
         tiers[tier.tier_id] = _on_route(tier, route)
     for name, stated in plan.tiers.items():
-        tiers[name] = _tier(name, stated, tiers.get(name), base, serving, links)
+        tiers[name] = _tier(name, stated, tiers.get(name), serving, links)
     if wired is not None:
         links = {**wired.links, **links}
     _change_links(plan, links)
+    base = _as_engine(plan, base, tiers, deployment)
     fields = dict(plan.fields)
+    if fields.get("overlap", base.overlap) == "layerwise":
+        fields.setdefault("layers", deployment.llm.layers)
     if wired is not None and fields.get("prefill_instances") and wired.handoff is not None:
         fields.setdefault("handoff", wired.handoff)
     return replace(
@@ -91,10 +95,36 @@ def build_scenario(
         option_id=plan.document.name,
         title=plan.title or (base.title if plan.document.name == plan.base else plan.document.name),
         hbm_capacity_bytes=_hbm_bytes(plan, base, block_tokens),
-        tiers=_in_chain(plan, tiers),
+        tiers=_in_chain(plan, _stated(plan, base, block_tokens)),
         links={name: links[name] for name in sorted(links)},
         **fields,  # type: ignore[arg-type]
     )
+
+
+def _as_engine(
+    plan: Plan, base: Scenario, tiers: Mapping[str, TierSpec], deployment: Deployment
+) -> Scenario:
+    """The base with these tiers, in the order of the chain, as the plan's engine would run it."""
+    scenario = replace(base, tiers=_in_chain(plan, tiers))
+    if plan.engine is None:
+        return scenario
+    return with_engine(scenario, plan.engine, layers=deployment.llm.layers)
+
+
+def _stated(plan: Plan, base: Scenario, block_tokens: int) -> dict[str, TierSpec]:
+    """The tiers with what the plan states of them."""
+    tiers = {}
+    for tier in base.tiers:
+        stated = plan.tiers.get(tier.tier_id)
+        tiers[tier.tier_id] = (
+            tier if stated is None else _as_stated(tier, stated, base, block_tokens)
+        )
+    return tiers
+
+
+def _as_stated(tier: TierSpec, stated: TierPlan, base: Scenario, block_tokens: int) -> TierSpec:
+    changed = replace(tier, **stated.fields)  # type: ignore[arg-type]
+    return replace(changed, capacity_bytes=_capacity(stated, changed, base, block_tokens))
 
 
 def _hbm_bytes(plan: Plan, base: Scenario, block_tokens: int) -> float:
@@ -111,17 +141,16 @@ def _tier(
     name: str,
     stated: TierPlan,
     known: TierSpec | None,
-    base: Scenario,
     serving: _Serving,
     links: dict[str, LinkSpec],
 ) -> TierSpec:
-    """A tier of the base as changed, or one that the file adds; its links join the others."""
+    """A tier of the base on its route, or one that the file adds; its links join the others."""
     route = _route(name, stated, known, serving)
     for link in route.links:
         links.setdefault(link.link_id, link)
     scope = cast("TierScope", stated.fields.get("scope", known.scope if known else route.scope))
     one_copy = serving.deployment.kv_bytes_per_token_unreplicated if route.keeps_one_copy else None
-    tier = replace(
+    return replace(
         known
         or TierSpec(
             tier_id=name,
@@ -136,8 +165,6 @@ def _tier(
         write=stated.write if stated.write is not None else route.write,
         lookup_s=route.lookup_s,
     )
-    tier = replace(tier, **stated.fields)  # type: ignore[arg-type]
-    return replace(tier, capacity_bytes=_capacity(stated, tier, base, serving.block_tokens))
 
 
 def _route(name: str, stated: TierPlan, known: TierSpec | None, serving: _Serving) -> Route:

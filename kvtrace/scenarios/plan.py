@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from kvtrace.errors import UsageError
+from kvtrace.replay.engines import EnginePreset, find_engine
 from kvtrace.replay.scenario import (
     HandoffSpec,
     IsolationSpec,
@@ -30,7 +31,17 @@ SCENARIO_KEYS: Final[Mapping[str, Key]] = keys_of(
 TIER_KEYS: Final = keys_of(TierSpec, ("tier_id", "capacity_bytes"))
 LINK_KEYS: Final = keys_of(LinkSpec, ("link_id",))
 TOP_KEYS: Final = (
-    *("title", "base", *SERVING, "fleet", "topology", "hbm", "hbm_blocks", "kv_bytes_per_token"),
+    *(
+        "title",
+        "base",
+        "engine",
+        *SERVING,
+        "fleet",
+        "topology",
+        "hbm",
+        "hbm_blocks",
+        "kv_bytes_per_token",
+    ),
     *("chain", "tier", "link", "isolation", "throttle", "handoff"),
     *SCENARIO_KEYS,
     *(key for key in LOAD_KEYS if key not in SCENARIO_KEYS),
@@ -59,6 +70,8 @@ class Plan:
     reader: Reader
     title: str | None
     base: str
+    engine: EnginePreset | None
+    """Whose defaults hold where the file states nothing."""
     serving: Mapping[str, str | int]
     """Settings that the file states, by their names."""
     hardware: Mapping[str, object] | None
@@ -96,6 +109,7 @@ def read_plan(document: Document) -> Plan:
         reader=top,
         title=top.word("title") if top.has("title") else None,
         base=base,
+        engine=_engine(top),
         serving=_serving(top),
         hardware=top.section("hardware").table if isinstance(hardware, Mapping) else None,
         fleet=top.section("fleet").table if top.has("fleet") else None,
@@ -111,6 +125,15 @@ def read_plan(document: Document) -> Plan:
         links={name: _link(reader) for name, reader in top.sections("link").items()},
         load=read_load(top),
     )
+
+
+def _engine(top: Reader) -> EnginePreset | None:
+    if not top.has("engine"):
+        return None
+    try:
+        return find_engine(top.word("engine"))
+    except UsageError as error:
+        raise top.fault("engine", f"{error.message} ({error.cause})", hint=error.hint) from error
 
 
 def _serving(top: Reader) -> dict[str, str | int]:

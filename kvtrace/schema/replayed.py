@@ -72,6 +72,7 @@ REPLAY_REQUESTS: Final = Table(
         Column("pull_s", "float64", "s", "over a network or from a drive"),
         Column("load_s", "float64", "s", "from host memory into HBM"),
         Column("prefill_s", "float64", "s", "first step to first token"),
+        Column("stall_s", "float64", "s", "of prefill_s: waits for a load that ran beside it"),
         Column("ttft_s", "float64", "s", "queue + lookup + pull + load + prefill"),
         Column("decode_s", "float64", "s", "first to last token", _NO_OUTPUT),
         Column("tpot_s", "float64", "s", "decode_s / (output tokens - 1)", _NO_OUTPUT),

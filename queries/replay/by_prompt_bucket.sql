@@ -19,7 +19,7 @@ with bucketed as (   -- one row per request of a run
         ttft_s,
         tpot_s,
         e2e_s,
-        case when loaded_tokens > 0 then lookup_s + pull_s + load_s end as move_s,
+        case when loaded_tokens > 0 then lookup_s + pull_s + load_s + stall_s end as move_s,
         case when loaded_tokens > 0 then recompute_loaded_s end as recompute_s
     from replay_requests
 )

@@ -14,6 +14,7 @@ with timelines as (   -- one row per request of a run
         pull_s,
         load_s,
         prefill_s,
+        stall_s,
         ttft_s,
         decode_s,
         recompute_s
@@ -29,6 +30,7 @@ select
     fsum(pull_s) / count(*) as pull_mean_s,                  -- s: over a network or from a drive, mean
     fsum(load_s) / count(*) as load_mean_s,                  -- s: from host memory into HBM, mean
     fsum(prefill_s) / count(*) as prefill_mean_s,            -- s: first step to first token, mean
+    fsum(stall_s) / count(*) as stall_mean_s,                -- s: of that, waits for loads that ran beside it, mean
     fsum(ttft_s) / count(*) as ttft_mean_s,                  -- s: arrival to first token, mean
     fsum(decode_s) / nullif(count(decode_s), 0) as decode_mean_s,   -- s: first to last token, mean where known
     fsum(recompute_s) / count(*) as recompute_mean_s         -- s: prefill of the whole prompt alone, mean: what nothing cached would cost without a queue

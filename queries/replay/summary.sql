@@ -5,7 +5,7 @@
 -- reads: replay_runs, replay_requests
 -- order: run
 -- note: no rows until `kvtrace replay` made the tables. All figures are modelled.
--- note: net-negative: something was loaded, and lookup + pull + load took longer than prefilling it.
+-- note: net-negative: something was loaded, and lookup + pull + load, and waits for loads beside the prefill, took longer than prefilling it.
 -- note: P99 is withheld below 1 000 values.
 with requests_of_run as (   -- one row per request of a run
     select
@@ -20,7 +20,7 @@ with requests_of_run as (   -- one row per request of a run
         e2e_s,
         gpu_busy_s,
         case
-            when loaded_tokens > 0 then lookup_s + pull_s + load_s - recompute_loaded_s
+            when loaded_tokens > 0 then lookup_s + pull_s + load_s + stall_s - recompute_loaded_s
         end as regret_s
     from replay_requests
 ),

@@ -11,7 +11,7 @@ with loads as (   -- one row per request of a run that loaded from below HBM
         run,
         request_rank,
         moved_bytes,
-        lookup_s + pull_s + load_s as move_s,
+        lookup_s + pull_s + load_s + stall_s as move_s,
         recompute_loaded_s
     from replay_requests
     where loaded_tokens > 0

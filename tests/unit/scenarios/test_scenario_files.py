@@ -9,6 +9,7 @@ import pytest
 
 from kvtrace.errors import UsageError
 from kvtrace.replay.engine import simulate
+from kvtrace.replay.engines import find_engine
 from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, Scenario, StageSpec, TierSpec
 from kvtrace.scenarios.document import OPTIONS, line_of, load_scenario, shipped_scenarios
@@ -89,6 +90,17 @@ def test_an_option_without_changes_is_the_option() -> None:
         assert (same.reuse, same.routing) == (option.reuse, option.routing)
 
 
+def test_an_engine_gives_what_the_file_does_not_state() -> None:
+    preset = find_engine("lmcache")
+    text = 'base = "dram_idle"\nengine = "lmcache"\n[tier.host_dram]\npolicy = "arc"\n'
+    scenario = built(text)
+    (dram,) = scenario.tiers
+    assert dram.match_tokens == preset.host["match_tokens"] != 0
+    assert dram.policy == "arc"
+    assert built(text + "match_tokens = 32\n").tiers[0].match_tokens == 32
+    assert built('overlap = "layerwise"\n').layers == deployment().llm.layers == 80
+
+
 def test_stages_and_links_can_be_written_out() -> None:
     scenario = built(
         """
@@ -138,6 +150,7 @@ def test_shipped_scenarios_can_be_built(name: str) -> None:
         ("[tier.pool]\ncapacity = '1TB'\ncapacity_blocks = 3\n", 3, "both stated", ""),
         ("[tier.pool]\nhigh_watermark = 2\n", 2, "is a ratio", ""),
         ("base = 'hbm'\n", 1, "there is no option `hbm`", "hbm_only"),
+        ("engine = 'vlm'\n", 1, "close names: vllm", "trtllm"),
         ("seed = -1\n", 1, "below zero", ""),
         ("growth = 0\n", 1, "`growth` is not above zero", ""),
         ("thin = 0\n", 1, "`thin` is not in (0, 1]", ""),
