@@ -28,7 +28,7 @@ from kvtrace.cost.providers.pricing import (
 )
 from kvtrace.cost.step import StepModel
 from kvtrace.cost.transfer import PATH_IDS, Direction, MovePath, build_path
-from kvtrace.errors import ModelError, UsageError
+from kvtrace.errors import ModelError
 from kvtrace.units import format_bytes
 
 KV_ROOM_SHARE = 0.3
@@ -63,12 +63,10 @@ class Deployment:
     def __post_init__(self) -> None:
         if self.efficiencies is None and self.hardware.efficiencies is not None:
             object.__setattr__(self, "efficiencies", self.hardware.efficiencies)
-        if self.tp < 1:
-            raise UsageError("KVT-C060", f"tensor parallelism {self.tp} is not above zero")
+        self.layout  # noqa: B018  refuses what does not multiply
         require_whole_heads(self.llm, self.tp)
         normalise_dtype(self.weight_dtype)
         normalise_dtype(self.kv_dtype)
-        self.layout  # noqa: B018  refuses what does not multiply
 
     @cached_property
     def layout(self) -> Layout:
