@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from kvtrace.api.loads import Loaded, apply_load, by_conversation, logged_e2e_s
@@ -112,30 +113,32 @@ def replay_all(
     watch: Progress,
     *,
     workers: int,
-) -> Iterator[tuple[int, Replayed]]:
+) -> Generator[tuple[int, Replayed]]:
     """(place in `ready`, its replay), in the order in which they end.
 
-    What is replayed does not depend on the workers; only this order does.
+    What is replayed does not depend on the workers; only this order does. Close the generator where
+    it may be left early.
     """
     arrivals: dict[Hashable, Arrivals] = {load: loaded.arrivals for load, loaded in loads.items()}
     tasks = [Task(place, one.load, one.scenario) for place, one in enumerate(ready)]
-    for place, ran in run_tasks(arrivals, tasks, workers=workers):
-        one = ready[place]
-        loaded = loads[one.load]
-        watch.advance(rows=len(ran.result.timeline.ttft_s))
-        yield (
-            place,
-            Replayed(
-                scenario=one.case.document.name,
-                changes=one.case.changes,
-                setup=one.setup,
-                load=one.load,
-                windowed=loaded.arrivals.windowed,
-                refused_requests=loaded.refused_requests,
-                result=ran.result,
-                links=ran.links,
-                width_s=ran.width_s,
-                wall_s=ran.wall_s,
-                arrived_s=ran.arrived_s,
-            ),
-        )
+    with closing(run_tasks(arrivals, tasks, workers=workers)) as outcomes:
+        for place, ran in outcomes:
+            one = ready[place]
+            loaded = loads[one.load]
+            watch.advance(rows=len(ran.result.timeline.ttft_s))
+            yield (
+                place,
+                Replayed(
+                    scenario=one.case.document.name,
+                    changes=one.case.changes,
+                    setup=one.setup,
+                    load=one.load,
+                    windowed=loaded.arrivals.windowed,
+                    refused_requests=loaded.refused_requests,
+                    result=ran.result,
+                    links=ran.links,
+                    width_s=ran.width_s,
+                    wall_s=ran.wall_s,
+                    arrived_s=ran.arrived_s,
+                ),
+            )

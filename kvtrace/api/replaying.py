@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -111,7 +112,8 @@ def replay(
         ready = [one for one in ready if not is_routed_alone(one.scenario)]
     loads = load_all(bench, ready)
     watch.start("replay")
-    ended = dict(replay_all(ready, loads, watch, workers=workers))
+    with closing(replay_all(ready, loads, watch, workers=workers)) as outcomes:
+        ended = dict(outcomes)
     runs = [ended[place] for place in range(len(ready))]
     replayed = sum(len(one.result.timeline.ttft_s) for one in runs)
     watch.finish(f"{len(runs)} scenarios, {replayed:,} requests")
@@ -192,12 +194,13 @@ def _swept(
     names = list(places)
     loads = load_all(bench, ready) if todo else {}
     catalog, wall_s = load_catalog(), {}
-    for place, run in replay_all(todo, loads, watch, workers=workers):
-        summary = ask(frames_of([run]), [SUMMARY], catalog)[SUMMARY][0]
-        row = {name: summary[name] for name in KEPT}
-        store.write(names[place], row)
-        known[names[place]] = row
-        wall_s[places[names[place]]] = run.wall_s
+    with closing(replay_all(todo, loads, watch, workers=workers)) as outcomes:
+        for place, run in outcomes:
+            summary = ask(frames_of([run]), [SUMMARY], catalog)[SUMMARY][0]
+            row = {name: summary[name] for name in KEPT}
+            store.write(names[place], row)
+            known[names[place]] = row
+            wall_s[places[names[place]]] = run.wall_s
     rows = []
     for run_number, (one, content) in enumerate(zip(ready, contents, strict=True)):
         case = one.case

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Final
 
 import numpy as np
@@ -65,12 +65,16 @@ class Ran:
 
 def run_tasks(
     loads: Mapping[Hashable, Arrivals], tasks: Sequence[Task], *, workers: int
-) -> Iterator[tuple[int, Ran]]:
-    """(place, what it gave), in the order in which the replays end; workers change only that."""
+) -> Generator[tuple[int, Ran]]:
+    """(place, what it gave), in the order in which the replays end; workers change only that.
+
+    Close the generator where it may be left early: its workers are stopped then.
+    """
     if min(workers, len(tasks)) <= 1:
         for task in tasks:
             yield task.place, run_one(loads[task.load], task.scenario)
         return
+    others = set(active_children())
     pool = ProcessPoolExecutor(
         max_workers=min(workers, len(tasks)),
         mp_context=get_context("spawn"),
@@ -80,6 +84,10 @@ def run_tasks(
     try:
         for future in as_completed([pool.submit(_work, task) for task in tasks]):
             yield future.result()
+    except BaseException:
+        for child in set(active_children()) - others:
+            child.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

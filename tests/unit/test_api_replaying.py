@@ -12,6 +12,7 @@ from kvtrace import api
 from kvtrace.api.traceout import TraceWindow, parse_window
 from kvtrace.config import Settings, resolve_settings
 from kvtrace.errors import UsageError
+from kvtrace.exec.progress import SilentProgress
 from kvtrace.scenarios.load import Load
 from kvtrace.store.dataset import Dataset
 
@@ -171,6 +172,25 @@ def test_a_sweep_is_the_same_for_any_workers_and_goes_on_where_it_was(folder: Pa
     known = json.loads(again.to_json())["runs"]
     assert sorted(row["engine_wall_s"] is None for row in known) == [False, False, True]
     assert "wire.rate=100GB/s" in "\n".join(again.summary())
+
+
+class Interrupted(SilentProgress):
+    """A person who stops a sweep in its second replay."""
+
+    def __init__(self) -> None:
+        self.replays = 0
+
+    def advance(self, *, byte_count: int = 0, rows: int = 0, rejected: int = 0) -> None:
+        self.replays += 1
+        if self.replays == 2:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_sweep_replays_only_what_is_missing(folder: Path) -> None:
+    axes = ["seed=11,12,13"]
+    with pytest.raises(KeyboardInterrupt):
+        api.sweep(folder, axes, asked=slow(folder), settings=settings(), progress=Interrupted())
+    assert sorted(api.sweep(folder, axes, asked=slow(folder), settings=settings()).wall_s) == [1, 2]
 
 
 def test_timelines_are_drawn_for_a_window(folder: Path, tmp_path: Path) -> None:
