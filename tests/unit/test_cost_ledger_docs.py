@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 from types import ModuleType
 
@@ -15,13 +15,10 @@ from tests.conftest import REPO
 PAGES = ("ledger.md", "llms.md")
 
 
-def _script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gen", REPO / "scripts" / "gen_model_docs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(REPO / "scripts"))
+    return importlib.import_module("gen_model_docs")
 
 
 def _run(*arguments: str) -> str:
@@ -31,10 +28,10 @@ def _run(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_commands_print_what_the_page_shows(name: str) -> None:
+def test_commands_print_what_the_page_shows(name: str, script: ModuleType) -> None:
     page = (REPO / "docs" / "model" / name).read_text(encoding="utf-8")
     assert "```console\n$ kvtrace" in page
-    assert page == _script().render(page), "run scripts/gen_model_docs.py"
+    assert page == script.render(page), "run scripts/gen_model_docs.py"
 
 
 def test_the_worked_example_moves_655_mb_and_recomputes_in_hundreds_of_ms() -> None:
