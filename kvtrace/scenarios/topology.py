@@ -62,7 +62,8 @@ class Wiring:
     socket_bytes_per_s: float | None
     """Between two sockets, a direction; null: not modelled."""
     remote_share: float
-    """Of the bytes between host memory and GPUs that cross the sockets."""
+    """Of the bytes between host memory and GPUs that cross the sockets; memory is spread over the
+    sockets unless a file says otherwise: (sockets - 1) / sockets."""
     dram_read_bytes_per_s: float
     dram_write_bytes_per_s: float
     compute: Nics
@@ -135,6 +136,8 @@ def read_wiring(document: Document, deployment: Deployment, fleet: Fleet) -> Wir
     drives = _number(part["nvme"], "drives", hardware.topology.nvme_per_node.value)
     write = drive.write_bytes_per_s or drive.read_bytes_per_s
     fabric = compute if storage is None else storage
+    sockets = node.whole("numa_nodes", least=1) if node.has("numa_nodes") else 0
+    sockets = sockets or hardware.topology.numa_nodes
     place = pool.word("place", ("apart", "gpu_nodes")) if pool.has("place") else "apart"
     over = part["handoff"]
     return Wiring(
@@ -146,7 +149,7 @@ def read_wiring(document: Document, deployment: Deployment, fleet: Fleet) -> Wir
         uplink_bytes_per_s=_rate(node, "uplink", lane),
         lane_bytes_per_s=lane,
         socket_bytes_per_s=_rate(node, "socket_link", None),
-        remote_share=node.share("remote_share") if node.has("remote_share") else 0.0,
+        remote_share=node.share("remote_share") if node.has("remote_share") else 1 - 1 / sockets,
         dram_read_bytes_per_s=_rate(node, "dram_read", hardware.dram_read_bytes_per_s.value),
         dram_write_bytes_per_s=_rate(node, "dram_write", hardware.dram_write_bytes_per_s.value),
         compute=compute,

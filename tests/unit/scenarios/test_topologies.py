@@ -113,6 +113,11 @@ def test_half_of_the_bytes_cross_the_sockets() -> None:
     topology = wired(text)
     assert rate(topology, "socket_link") == (200, 2)  # 100 GB/s for half of what is loaded
     assert "socket_link" in links_of(topology, "dram_pcie")[0]
+    # Memory that is spread over four sockets is remote for three quarters of the bytes.
+    four = RATES.replace("[node]", '[node]\nsocket_link = "90GB/s"\nnuma_nodes = 4')
+    assert rate(wired(four), "socket_link") == (120, 2)
+    one = RATES.replace("[node]", '[node]\nsocket_link = "90GB/s"\nnuma_nodes = 1')
+    assert "socket_link" not in wired(one).links
 
 
 def test_a_base_is_rewired_and_the_hand_off_shares_the_nics_of_the_pool() -> None:
