@@ -1,22 +1,24 @@
 """The replay: arrivals, caches, moves, prefill and decode as discrete events.
 
-A request is routed when it arrives. If tiers below HBM may hold more of its prefix than HBM, they
-are asked at once and the load starts while the request queues (async), provided that its KV finds
-room in HBM. They are asked again when the scheduler takes the request (`lookup_moment`), since much
-may have been written while it queued: what is found then is loaded first, while the GPU serves
-others; if nothing is, its step waits for the answer. A request asks at most twice, and its second
-load continues from the run that it has.
+A request is routed when it arrives (`kvtrace.replay.routing`). If tiers below HBM may hold more of
+its prefix than HBM, they are asked at once and the load starts while the request queues (async),
+provided that its KV finds room in HBM. They are asked again when the scheduler takes the request
+(`lookup_moment`), since much may have been written while it queued: what is found then is loaded
+first, while the GPU serves others; if nothing is, its step waits for the answer. A request asks at
+most twice, and its second load continues from the run that it has.
 
 The GPU works in steps. A step takes the prompts that are ready, oldest arrival first, up to
 `prefill_chunk_tokens`; a prompt that does not fit goes on in the next step, and full steps of one
 prompt are one event. All requests whose last prompt token is in a step get their first token at its
 end. A prompt whose next block is being computed in the step waits for the next one, to find it.
-Every step carries one decode step of the running requests along.
+Every step carries one decode step of the running requests along. Where long prompts queue apart,
+short ones go first, and a long one takes one step at a time. Where decode has instances of its own,
+prompts move there after their first token (`kvtrace.replay.handoff`).
 
-From admission to completion a request holds HBM for its whole prompt and output; there is no
-preemption. Its blocks become usable by others when its prefill ends, in HBM at once and in the
-tiers below when their write has crossed the links. Sync loads keep the GPU, and with it the decode
-batch, waiting.
+From admission to completion a request holds HBM for its whole prompt and output, unless room is
+taken as needed (`kvtrace.replay.preemption`). Its blocks become usable by others when its prefill
+ends, in HBM at once and in the tiers below when their write has crossed the links. Sync loads keep
+the GPU, and with it the decode batch, waiting.
 
 The idealised mode is the bound of the reuse facts: every request is in every cache as soon as it
 has arrived, nothing is pinned, running requests take no HBM, writes cost nothing, loads are async
