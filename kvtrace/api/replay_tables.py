@@ -143,7 +143,7 @@ def _requests(number: int, one: Replayed) -> pl.DataFrame:
     count = trace.requests
     hits = sum(timeline.hit_tokens.values(), start=np.zeros(count, dtype=np.int64))
     keys = pl.Series(trace.request_key)
-    output = pl.Series(trace.output_tokens)
+    output, unknown = pl.Series(trace.output_tokens), pl.Series([None] * count)
     frame = pl.DataFrame(
         {
             "run": np.full(count, number, dtype=np.int32),
@@ -152,7 +152,7 @@ def _requests(number: int, one: Replayed) -> pl.DataFrame:
             "instance": timeline.instance.astype(np.int32),
             "arrived_s": one.arrived_s,
             "prompt_tokens": trace.prompt_tokens,
-            "output_tokens": output if trace.output_known else pl.Series([None] * count),
+            "output_tokens": output if trace.output_known else unknown,
             "hit_tokens": hits,
             "loaded_tokens": hits - timeline.hit_tokens["hbm"],
             "computed_tokens": timeline.computed_tokens,
@@ -164,6 +164,7 @@ def _requests(number: int, one: Replayed) -> pl.DataFrame:
             "prefill_s": timeline.prefill_s,
             "stall_s": timeline.stall_s,
             "ttft_s": timeline.ttft_s,
+            "handoff_s": timeline.handoff_s if len(timeline.handoff_s) else unknown,
             "decode_s": pl.Series(timeline.e2e_s - timeline.ttft_s),
             "tpot_s": pl.Series(timeline.tpot_s),
             "e2e_s": pl.Series(timeline.e2e_s),

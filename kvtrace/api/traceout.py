@@ -22,7 +22,7 @@ from kvtrace.store.lock import unwritable
 from kvtrace.units import NS_PER_S, parse_duration_ns
 
 _US_PER_S: Final = 1e6
-_STAGES: Final = ("lookup", "pull", "load", "queue", "prefill", "decode")
+_STAGES: Final = ("lookup", "pull", "load", "queue", "prefill", "handoff", "decode")
 _LINKS: Final = "links"
 _MOST_INSTANCES: Final = 100_000
 """Process ids of one run are apart from those of the next by so many."""
@@ -119,8 +119,10 @@ def _slices(
     yield _slice(f"request {row['request_rank']}", process, track, start_s, end_s, about)
     at_s = start_s
     for stage in _STAGES:
-        spent_s = row[f"{stage}_s"]
-        if spent_s:
+        spent_s = row[f"{stage}_s"] or 0.0
+        if stage == "decode":
+            spent_s -= row["handoff_s"] or 0.0
+        if spent_s > 0:
             yield _slice(stage, process, track, at_s, at_s + spent_s, {})
             at_s += spent_s
 

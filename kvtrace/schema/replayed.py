@@ -74,6 +74,13 @@ REPLAY_REQUESTS: Final = Table(
         Column("prefill_s", "float64", "s", "first step to first token"),
         Column("stall_s", "float64", "s", "of prefill_s: waits for a load that ran beside it"),
         Column("ttft_s", "float64", "s", "queue + lookup + pull + load + prefill"),
+        Column(
+            "handoff_s",
+            "float64",
+            "s",
+            "first token until its KV is on the instance that decodes it; part of decode_s",
+            "instances prefill and decode",
+        ),
         Column("decode_s", "float64", "s", "first to last token", _NO_OUTPUT),
         Column("tpot_s", "float64", "s", "decode_s / (output tokens - 1)", _NO_OUTPUT),
         Column("e2e_s", "float64", "s", "arrival to last token", "no output length is known"),

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from kvtrace.errors import UsageError
+from kvtrace.replay.engine import simulate
 from kvtrace.scenarios.build import build_scenario
 from kvtrace.scenarios.document import Document, load_topology, shipped_topologies
 from kvtrace.scenarios.plan import read_plan
 from kvtrace.scenarios.topology import Wired, wire
+from tests.unit.replay_cases import Ask, make_trace
 from tests.unit.scenarios.cases import built, deployment, document, fleet
 
 # Four instances of 4 of a node's 8 GPUs: two nodes, two instances a node.
@@ -53,7 +55,8 @@ def rate(topology: Wired, link: str) -> tuple[float, int]:
 def test_an_instance_has_its_share_of_the_node() -> None:
     topology = wired(RATES)
     efficiency = deployment().hardware.load_efficiency.value
-    assert rate(topology, "pcie_uplink") == (pytest.approx(2 * 50 * efficiency), 1)  # two switches
+    assert rate(topology, "pcie_uplink")[0] == pytest.approx(2 * 50 * efficiency)  # two switches
+    assert rate(topology, "pcie_uplink")[1] == 1
     assert rate(topology, "host_dram_read") == (400, 2)  # of the node, for two instances
     assert rate(topology, "host_dram_write") == (200, 2)
     assert rate(topology, "compute_nic") == (160, 1)  # the four ports next to its GPUs
@@ -127,6 +130,23 @@ def test_a_base_is_rewired_and_the_hand_off_shares_the_nics_of_the_pool() -> Non
     assert scenario.handoff is not None
     assert scenario.handoff.out_link_ids == scenario.handoff.in_link_ids == ("compute_nic",)
     assert built('base = "pool_dram_tcp"\ntopology = "hgx"\n').handoff is None
+
+
+def test_loads_writes_and_hand_offs_meet_on_the_compute_nics() -> None:
+    scenario = built(
+        'topology = "hgx"\nprefill_instances = 2\nhbm_blocks = 4\nrouting = "round_robin"\n'
+        '[tier.pool]\ncapacity = "1TB"\n'
+    )
+    asks = [Ask(9.0 * turn, "abc", output=3) for turn in range(2)]
+    result = simulate(make_trace(asks, block_size=16), scenario)
+    (nic,) = (use for use in result.link_use if use.link_id == "compute_nic")
+    (pool,) = (use for use in result.link_use if use.link_id == "pool_ports")
+    token = 327_680
+    # The second instance loads what the first one wrote, less the last token; both hand on 48.
+    # A hand-off leaves by the NIC of one instance and comes in by that of another.
+    assert (pool.bytes_read, pool.bytes_written) == pytest.approx((47 * token, 48 * token))
+    moved = nic.bytes_read + nic.bytes_written
+    assert moved == pytest.approx((47 + 48 + 2 * 2 * 48) * token)
 
 
 @pytest.mark.parametrize("name", shipped_topologies())
