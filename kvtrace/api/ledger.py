@@ -123,6 +123,7 @@ def _way_document(way: WayLedger, spans: PathIntervals) -> dict[str, object]:
         "gpu_seconds_freed": way.gpu_seconds_freed,
         "break_even_bytes_per_s": way.break_even_bytes_per_s,
         "break_even_tokens": way.break_even_tokens,
+        "loses_again_tokens": way.loses_again_tokens,
         "is_faster": way.ttft_change_s < 0,
         "split": None if way.split is None else asdict(way.split),
     }

@@ -75,6 +75,9 @@ class WayLedger:
     """Rate of the path (stages in series) above which the hit is faster; null where none is."""
     break_even_tokens: int | None
     """Least cached length from which it is faster, the new tokens kept; null where none."""
+    loses_again_tokens: int | None
+    """Least longer one that is slower again, as where a short move hides behind the prefill of the
+    new tokens and a long one does not; null where none."""
     split: Split | None
     """Where way `split` cuts."""
 
@@ -107,15 +110,18 @@ def way_ledger(hit: Hit, path: MovePath, way: Way, *, has_break_even: bool = Tru
     computed_s = split.compute_s if split else 0.0
     has_search = has_break_even and hit.kv_bytes > 0
     new_tokens = hit.tokens - hit.reusable_tokens
+    least, last = None, None
+    if has_search:
+        least = break_even_tokens(hit.deployment, path, new_tokens=new_tokens, way=way)
+        last = loses_again_tokens(hit.deployment, path, new_tokens=new_tokens, way=way, least=least)
     return WayLedger(
         way=way,
         stall_s=stall,
         ttft_change_s=stall - hit.recompute_s,
         gpu_seconds_freed=(hit.recompute_s - computed_s) * hit.deployment.gpus,
         break_even_bytes_per_s=break_even_rate(hit, path, way) if has_search else None,
-        break_even_tokens=break_even_tokens(hit.deployment, path, new_tokens=new_tokens, way=way)
-        if has_search
-        else None,
+        break_even_tokens=least,
+        loses_again_tokens=last,
         split=split,
     )
 
@@ -200,24 +206,39 @@ def break_even_tokens(
     2 097 152 tokens.
     Assumes: the gain changes sign once per octave at most.
     """
-
-    def gain_s(cached: int) -> float:
-        hit = build_hit(deployment, tokens=new_tokens + cached, cached_tokens=cached)
-        return hit.recompute_s - stall_s(hit, path, way) if hit.reusable_tokens else 0.0
-
-    return _least(gain_s)
+    return _least(lambda cached: _gain_s(deployment, path, new_tokens, cached, way) > 0)
 
 
-def _least(gain_s: Callable[[int], float]) -> int | None:
-    below, above = 0, 1
-    while gain_s(above) <= 0:
-        below, above = above, above * 2
-        if above > _LONGEST_TOKENS:
+def loses_again_tokens(
+    deployment: Deployment, path: MovePath, *, new_tokens: int, way: Way, least: int | None
+) -> int | None:
+    """Least cached length above `least` at which the hit is slower; found as `least` is."""
+    if least is None:
+        return None
+    return _least(
+        lambda cached: _gain_s(deployment, path, new_tokens, cached, way) <= 0, above=least
+    )
+
+
+def _gain_s(
+    deployment: Deployment, path: MovePath, new_tokens: int, cached: int, way: Way
+) -> float:
+    """Seconds by which a hit on `cached` tokens is faster; 0 before the first checkpoint."""
+    hit = build_hit(deployment, tokens=new_tokens + cached, cached_tokens=cached)
+    return hit.recompute_s - stall_s(hit, path, way) if hit.reusable_tokens else 0.0
+
+
+def _least(holds: Callable[[int], bool], *, above: int = 0) -> int | None:
+    """Least length over `above` for which it holds, scanned in powers of two, then bisected."""
+    below, at = above, max(1, 2 * above)
+    while not holds(at):
+        below, at = at, at * 2
+        if at > _LONGEST_TOKENS:
             return None
-    while above - below > 1:
-        middle = (below + above) // 2
-        below, above = (below, middle) if gain_s(middle) > 0 else (middle, above)
-    return above
+    while at - below > 1:
+        middle = (below + at) // 2
+        below, at = (below, middle) if holds(middle) else (middle, at)
+    return at
 
 
 def break_even_bytes_per_s(*, kv_bytes: float, recompute_s: float, fixed_s: float) -> float | None:

@@ -34,6 +34,7 @@ from kvtrace.cost.ways import (
     build_hit,
     stall_layerwise_s,
     stall_s,
+    way_ledger,
 )
 from kvtrace.errors import UsageError
 
@@ -418,3 +419,19 @@ def test_the_command_reads_a_config_from_stdin_and_refuses_empty_lists() -> None
     for words in ("ledger --path ,", "ledger --lengths ,", "ledger --lengths 1,x"):
         with pytest.raises(UsageError):
             CliRunner().invoke(app, words.split(), catch_exceptions=False)
+
+
+def test_a_long_move_may_lose_where_a_short_one_hides_behind_the_new_tokens(
+    llama: Deployment,
+) -> None:
+    path = llama.path("pool_tcp")
+    hit = build_hit(llama, tokens=2_000, cached_tokens=1_900)
+    layers = way_ledger(hit, path, "layerwise")
+    first, last = layers.break_even_tokens, layers.loses_again_tokens
+    assert first is not None
+    assert last is not None
+    for cached, gains in ((first, True), (last - 1, True), (last, False), (1_900, False)):
+        nearby = build_hit(llama, tokens=100 + cached, cached_tokens=cached)
+        assert (stall_s(nearby, path, "layerwise") < nearby.recompute_s) == gains
+    assert first < last < 1_900
+    assert way_ledger(hit, path, "serial").loses_again_tokens is None
