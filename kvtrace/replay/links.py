@@ -275,7 +275,8 @@ class FlowNet(Generic[Owner]):
         """Give every active route of the component its max-min rate, and find the next end."""
         active = component.active
         if len(active) == 1:
-            active[0].rate = min(active[0].cap / len(active[0].flows), self._most)
+            rate = active[0].cap / len(active[0].flows)
+            active[0].rate = rate if rate < self._most else self._most
         elif active:
             self._fill(active)
         wait = inf

@@ -127,16 +127,16 @@ class Mover:
 
     def end_leg(self, move: Move, now: float) -> None:
         """The present leg has crossed its links; a load books its time."""
-        self._book(move, now)
+        if move.is_booked:
+            self._book(move, now)
         move.leg += 1
         self.go(move, now)
 
     def _book(self, move: Move, now: float) -> None:
-        if move.is_booked:
-            requests = self._requests
-            is_pull = move.legs[move.leg][0].kind == "pull"
-            spent = requests.pull_s if is_pull else requests.load_s
-            spent[move.request] += now - move.began_s
+        requests = self._requests
+        is_pull = move.legs[move.leg][0].kind == "pull"
+        spent = requests.pull_s if is_pull else requests.load_s
+        spent[move.request] += now - move.began_s
 
     def stop(self, move: Move, now: float) -> float:
         """Stop a move that is under way; the bytes that its last leg has moved."""
@@ -145,7 +145,8 @@ class Mover:
         moved = 0.0
         if is_flowing:
             moved = size - self.net.stop(now, leg.route, move, write=move.is_write)
-        self._book(move, now)
+        if move.is_booked:
+            self._book(move, now)
         move.is_over = True
         return moved if move.leg == len(move.legs) - 1 else 0.0
 
@@ -154,7 +155,7 @@ class Mover:
         for tier in tiers:
             if self.is_worth is not None and not self.is_worth(request, tier, instance):
                 continue
-            if tier.spec.holds_hbm:
+            if tier.holds_hbm:
                 self._hold(request, instance)
             if tier.fine and self.fine is not None:
                 self.fine.publish(request, tier, instance, now)
@@ -172,8 +173,8 @@ class Mover:
             self.fine.evict_from_hbm(self._below_hbm, instance, victims, now)
 
     def _written(self, request: int, tier: Tier, instance: int, now: float) -> None:
-        self.let_go(request, tier, instance)
-        if tier.spec.holds_hbm:
+        if tier.holds_hbm:
+            self._let_go(request, instance)
             self._agenda.add(now, partial(self.on_room, instance))
 
     def _send_write(
@@ -193,7 +194,8 @@ class Mover:
             blocks, lacks_last = cache.missing(atoms, offset[request], offset[request + 1])
             if not blocks or not writer.legs:
                 cache.touch(atoms, offset[request], offset[request + 1])
-                self.let_go(request, tier, instance)
+                if tier.holds_hbm:
+                    self._let_go(request, instance)
                 continue
             tokens = blocks * requests.block_tokens - (requests.pad[request] if lacks_last else 0)
             writer.is_busy = True
@@ -205,9 +207,10 @@ class Mover:
         """The blocks are in the tier; they count as just used, tail before head."""
         table = self._requests.table
         tier.plain[instance].touch(table.atoms, table.offset[request], table.offset[request + 1])
-        self.let_go(request, tier, instance)
+        if tier.holds_hbm:
+            self._let_go(request, instance)
         self._write_next(tier, instance, now)
-        if tier.spec.holds_hbm:
+        if tier.holds_hbm:
             self.on_room(instance, now)
 
     def _hold(self, request: int, instance: int) -> None:
@@ -216,13 +219,12 @@ class Mover:
         hbm.pin(table.atoms, table.offset[request], table.offset[request + 1])
         hbm.writes += 1
 
-    def let_go(self, request: int, tier: Tier, instance: int) -> None:
-        """HBM need not keep the prompt for the tier any more."""
-        if tier.spec.holds_hbm:
-            table = self._requests.table
-            hbm = self.hbm[instance]
-            hbm.let_go(table.atoms, table.offset[request], table.offset[request + 1], 0)
-            hbm.writes -= 1
+    def _let_go(self, request: int, instance: int) -> None:
+        """HBM need not keep the prompt any more."""
+        table = self._requests.table
+        hbm = self.hbm[instance]
+        hbm.let_go(table.atoms, table.offset[request], table.offset[request + 1], 0)
+        hbm.writes -= 1
 
 
 def _ignore(instance: int, now: float) -> None:

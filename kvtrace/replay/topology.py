@@ -66,6 +66,8 @@ class Tier:
     """(instances,) its caches if they work block by block; else empty."""
     below: Tier | None = None
     """The tier that is given what this one evicts."""
+    holds_hbm: bool = False
+    """As its spec says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +333,7 @@ def build_topology(
                 ),
                 plain=plain * (count // copies),
                 fine=fine * (count // copies),
+                holds_hbm=spec.holds_hbm,
             )
         )
     return wiring.topology(tiers, clock, block_map)
