@@ -51,6 +51,8 @@ class LedgerOutcome:
                 "hardware": deployment.hardware.name,
                 "gpu": deployment.hardware.gpu.name,
                 "tp": deployment.tp,
+                "layout": {**asdict(deployment.layout), "gpus": deployment.gpus},
+                "weight_bytes_per_rank": deployment.weight_bytes_per_rank,
                 "weight_dtype": deployment.weight_dtype,
                 "kv_dtype": deployment.kv_dtype,
                 "cost_provider": deployment.pricing.title,
@@ -72,6 +74,12 @@ class LedgerOutcome:
             "cached_tokens": ledger.cached_tokens,
             "reusable_tokens": ledger.reusable_tokens,
             "kv_bytes": ledger.kv_bytes,
+            "kv_bytes_per_rank": self.deployment.kv_bytes_per_rank(
+                ledger.reusable_tokens, block_size_tokens=self.block_size_tokens
+            ),
+            "handover_bytes": self.deployment.handover_bytes(
+                ledger.tokens - ledger.reusable_tokens
+            ),
             "prefill_full_s": ledger.prefill_full_s,
             "prefill_new_s": ledger.prefill_new_s,
             "recompute_s": asdict(row.recompute_s),
@@ -137,18 +145,22 @@ def ledger(
     lengths: Sequence[int] = (),
     kv_dtype: str | None = None,
     block_size: int | None = None,
+    pp: int = 1,
+    dp: int = 1,
+    ep: int | None = None,
     settings: Settings | None = None,
 ) -> LedgerOutcome:
     """The ledger of one request of `tokens`, `cached` of them cached (95 % unless told).
 
-    `lengths` adds a table with the same cached share.
+    `lengths` adds a table with the same cached share. `pp` stages, `dp` groups of data-parallel
+    attention and `ep` ranks of whole experts make the instance TP x PP x DP GPUs.
 
     Raises:
         UsageError: an unknown name, path or number format, or tokens that are no hit.
         ModelError: the FLOPs of the LLM are not known.
     """
     settings = settings or resolve_settings({})
-    deployment = _deployment(settings, kv_dtype)
+    deployment = _deployment(settings, kv_dtype, pp=pp, dp=dp, ep=ep)
     block_size = require_block_size(block_size)
     hit = int(tokens * DEFAULT_CACHED_SHARE) if cached is None else cached
     chosen = tuple(dict.fromkeys(paths)) or LEDGER_PATHS
@@ -171,7 +183,9 @@ def default_lengths() -> tuple[int, ...]:
     return LEDGER_LENGTHS
 
 
-def _deployment(settings: Settings, kv_dtype: str | None) -> Deployment:
+def _deployment(
+    settings: Settings, kv_dtype: str | None, *, pp: int, dp: int, ep: int | None
+) -> Deployment:
     llm, hardware = settings.text("llm"), settings.text("hardware")
     tp = settings.integer("tp")
     if llm is None and hardware is None and tp is None:
@@ -183,6 +197,9 @@ def _deployment(settings: Settings, kv_dtype: str | None) -> Deployment:
         tp=tp,
         weight_dtype=None if weights.is_default else str(weights.value),
         kv_dtype=kv_dtype or str(settings["kv_dtype"].value),
+        pp=pp,
+        dp=dp,
+        ep=ep,
         provider=str(settings["cost_provider"].value),
     )
 

@@ -71,10 +71,24 @@ class LedgerText:
             f"{format_seconds(ledger.prefill_full_s)} without the hit, "
             f"{format_seconds(ledger.prefill_new_s)} after it"
         )
+        weights = format_traffic(deployment.weight_bytes_per_rank)
+        held = format_traffic(deployment.kv_bytes_per_rank(ledger.reusable_tokens))
+        yield (
+            f"{deployment.layout.text}: a rank holds {weights} of weights and {held} of this KV"
+            f"{self._handover()}"
+        )
         if deployment.provider != OWN_PROVIDER:
             yield f"prefill by {deployment.pricing.title}: without the host, no interval known"
         if self.note is not None:
             yield f"note: {self.note}"
+
+    def _handover(self) -> str:
+        ledger = self.request.ledger
+        new = ledger.tokens - ledger.reusable_tokens
+        handed = self.deployment.handover_bytes(new)
+        if not handed:
+            return ""
+        return f"; each stage hands {format_traffic(handed)} of {new:,} new tokens to the next"
 
     def _stages(self, width: int | None) -> str:
         header = ("path", "lookup", "pull", "load", "= move", "low", "high", "write")

@@ -19,6 +19,13 @@ def ledger(
     llm: opt.Llm = None,
     hardware: opt.Hardware = None,
     tp: opt.Tp = None,
+    pp: Annotated[int, typer.Option("--pp", help="Pipeline stages.")] = 1,
+    dp: Annotated[
+        int, typer.Option("--dp", help="Groups with data-parallel attention, TP x PP GPUs each.")
+    ] = 1,
+    ep: Annotated[
+        int | None, typer.Option("--ep", help="Ranks of whole experts [all with --dp, else 1].")
+    ] = None,
     tokens: Annotated[int, typer.Option(help="Prompt tokens of the request.")] = 2000,
     cached: Annotated[int | None, typer.Option(help="Of these, cached [95 %].")] = None,
     path: Annotated[list[str] | None, typer.Option(help=_PATH_HELP)] = None,
@@ -70,6 +77,9 @@ def ledger(
         lengths=asked,
         kv_dtype=kv_dtype,
         block_size=block_size,
+        pp=pp,
+        dp=dp,
+        ep=ep,
         settings=settings,
     )
     text = outcome.to_json() if as_json else "\n".join(outcome.lines(opt.screen_width()))

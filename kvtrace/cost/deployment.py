@@ -152,6 +152,14 @@ class Deployment:
         return self.layout.gpus
 
     @property
+    def busy_gpus(self) -> int:
+        """GPUs that one request's prefill takes from others at a time.
+
+        The TP ranks of one stage of its group: other stages and groups work on other requests.
+        """
+        return self.tp
+
+    @property
     def kv_ranks(self) -> int:
         """Ranks that hold KV of one sequence, and move their shares of it at once."""
         return self.tp * self.pp

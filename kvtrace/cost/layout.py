@@ -31,7 +31,7 @@ class Layout:
                 raise UsageError("KVT-C060", f"`--{name} {value}` is not above zero")
         if self.stage_ranks % self.ep:
             raise UsageError(
-                "KVT-C065",
+                "KVT-C067",
                 f"`--ep {self.ep}` does not divide the {self.stage_ranks} ranks of a stage",
                 cause=f"TP{self.tp} x DP{self.dp} ranks share the experts of each layer",
                 hint=f"use `--ep {self.stage_ranks}`, or leave it out",
