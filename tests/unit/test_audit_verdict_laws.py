@@ -53,24 +53,30 @@ class Draws(random.Random):
         return Bound(instances=self.range(), saving=self.range(), what="free", is_peak=self.flag())
 
     def pool(self) -> PoolCase:
+        is_feasible = self.of(True, False)
+        is_replayed = self.of(True, False)
+        instances = self.range_of(Range(1.0, 1.0, 2.5))
+        saving = self.range_of(Range(20_000.0, 20_000.0, 70_000.0))
+        if not is_replayed or instances.low < 1:  # only whole instances, replayed, are money
+            saving = replace(saving, low=0.0)
         return PoolCase(
             option_id=self.choice(["pool_a", "pool_b"]),
             title="a pool",
             extra_hit_tokens=self.of(50_000, -5, 0, 10),
-            saving=self.range_of(Range(20_000.0, 20_000.0, 70_000.0)),
+            saving=saving,
             unrounded_saving_usd=self.choice(NUMBERS),
             cost=self.range_of(Range(2.5, 900.0, 900.0)),
-            instances_saved=self.range_of(Range(1.0, 1.0, 2.5)),
-            is_no_slower=self.of(True, False),
+            instances_saved=instances,
+            is_no_slower=is_feasible and self.of(True, False),  # overload keeps no SLO
             slowdown="p99 1 s against 2 s",
             tail_s=self.choice(NUMBERS),
             net_negative_share=self.of(0.0, None, 0.49, 0.5, 1.0),
             path_bytes_per_s=self.of(1e9, None, 0.0),
             break_even_bytes_per_s=self.of(1e8, None, 1e10),
             freed=self.choice([None, self.range()]),
-            is_saving_replayed=self.of(True, False),
+            is_saving_replayed=is_replayed,
             worst_excess=self.of("", "TTFT p90 is longer by 3 ms"),
-            is_feasible=self.of(True, False),
+            is_feasible=is_feasible,
         )
 
     def case(self) -> Case:
