@@ -13,8 +13,27 @@ from kvtrace.cli import options as opt
 from kvtrace.cli.progress import make_progress
 
 if TYPE_CHECKING:
+    from kvtrace.api import ReplayAsk, ReplayOutcome, SweepOutcome
+    from kvtrace.config import Settings
     from kvtrace.scenarios.load import Load
 
+Dataset = Annotated[Path, typer.Argument(help="Output folder of ingest or analyze.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="Option id such as pool_dram_tcp; repeat for more."),
+]
+Scenarios = Annotated[
+    list[str] | None,
+    typer.Option("--scenario", help="Scenario: a TOML file, a shipped name or an option; repeat."),
+]
+Sweep = Annotated[
+    list[str] | None,
+    typer.Option(help="Key and values, as pool.capacity=1TB,2TB; repeat for a grid."),
+]
+OneAtATime = Annotated[
+    bool, typer.Option("--one-at-a-time", help="The start, then each swept value alone.")
+]
+Requests = Annotated[int | None, typer.Option(help="Only the first so many requests.")]
 Growth = Annotated[
     int | None, typer.Option(help="So many copies of each session, superposed; roots are shared.")
 ]
@@ -28,39 +47,32 @@ ClosedLoop = Annotated[
 Think = Annotated[
     str | None, typer.Option(help="Closed loop: think time between turns, as 20s [as logged].")
 ]
+TraceOut = Annotated[
+    Path | None, typer.Option("--trace-out", help="Timelines for a trace viewer (Perfetto).")
+]
+Window = Annotated[
+    str | None, typer.Option(help="What --trace-out holds, as 0s..60s [the first minute].")
+]
+Workers = Annotated[
+    int | None, typer.Option(help="Processes of a sweep [the processors]; results are equal.")
+]
 
 
 def replay(
-    dataset: Annotated[Path, typer.Argument(help="Output folder of ingest or analyze.")],
-    option: Annotated[
-        list[str] | None, typer.Option(help="Option id such as pool_dram_tcp; repeat for more.")
-    ] = None,
-    scenario: Annotated[
-        list[str] | None,
-        typer.Option(help="Scenario: a TOML file, a shipped name or an option id; repeat."),
-    ] = None,
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(help="Key and values, as pool.capacity=1TB,2TB; repeat for a grid."),
-    ] = None,
-    one_at_a_time: Annotated[
-        bool, typer.Option("--one-at-a-time", help="The start, then each swept value alone.")
-    ] = False,
-    requests: Annotated[int | None, typer.Option(help="Only the first so many requests.")] = None,
+    dataset: Dataset,
+    option: Options = None,
+    scenario: Scenarios = None,
+    sweep: Sweep = None,
+    one_at_a_time: OneAtATime = False,
+    requests: Requests = None,
     growth: Growth = None,
     thin: Thin = None,
     compress: Compress = None,
     closed_loop: ClosedLoop = False,
     think: Think = None,
-    trace_out: Annotated[
-        Path | None, typer.Option("--trace-out", help="Timelines for a trace viewer (Perfetto).")
-    ] = None,
-    window: Annotated[
-        str | None, typer.Option(help="What --trace-out holds, as 0s..60s [the first minute].")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes of a sweep [the processors]; results are equal.")
-    ] = None,
+    trace_out: TraceOut = None,
+    window: Window = None,
+    workers: Workers = None,
     llm: opt.Llm = None,
     hardware: opt.Hardware = None,
     tp: opt.Tp = None,
@@ -86,8 +98,6 @@ def replay(
       kvtrace replay reports/chat --scenario ours.toml --growth 2 --trace-out ours.json
       kvtrace replay reports/chat --scenario ours.toml --sweep pool.capacity=1TB,2TB --one-at-a-time
     """
-    from kvtrace import api
-
     settings = opt.settings_from(
         config,
         llm=llm,
@@ -100,30 +110,58 @@ def replay(
         cost_provider=cost_provider,
         depth=depth,
     )
-    asked = api.ReplayAsk(
-        options=tuple(option or ()),
-        scenarios=tuple(scenario or ()),
-        load=_load(requests, thin, growth, compress, think, closed_loop=closed_loop),
-        trace_out=trace_out,
-        **({} if window is None else {"window": api.parse_window(window)}),
-    )
-    watch = make_progress(quiet=quiet)
-    outcome = (
-        api.sweep(
-            dataset,
-            sweep,
-            asked=asked,
-            one_at_a_time=one_at_a_time,
-            workers=workers or os.cpu_count() or 1,
-            settings=settings,
-            progress=watch,
-        )
-        if sweep
-        else api.replay(
-            dataset, asked=asked, workers=workers or 1, settings=settings, progress=watch
-        )
+    load = _load(requests, thin, growth, compress, think, closed_loop=closed_loop)
+    asked = _asked(option, scenario, load, trace_out, window)
+    outcome = _run(
+        dataset, asked, sweep, settings, workers, one_at_a_time=one_at_a_time, quiet=quiet
     )
     typer.echo(outcome.to_json() if as_json else "\n".join(outcome.summary()))
+
+
+def _run(
+    dataset: Path,
+    asked: ReplayAsk,
+    sweep: list[str] | None,
+    settings: Settings,
+    workers: int | None,
+    *,
+    one_at_a_time: bool,
+    quiet: bool,
+) -> ReplayOutcome | SweepOutcome:
+    from kvtrace import api
+
+    watch = make_progress(quiet=quiet)
+    if not sweep:
+        return api.replay(
+            dataset, asked=asked, workers=workers or 1, settings=settings, progress=watch
+        )
+    return api.sweep(
+        dataset,
+        sweep,
+        asked=asked,
+        one_at_a_time=one_at_a_time,
+        workers=workers or os.cpu_count() or 1,
+        settings=settings,
+        progress=watch,
+    )
+
+
+def _asked(
+    options: list[str] | None,
+    scenarios: list[str] | None,
+    load: Load,
+    trace_out: Path | None,
+    window: str | None,
+) -> ReplayAsk:
+    from kvtrace import api
+
+    asked = api.ReplayAsk(
+        options=tuple(options or ()),
+        scenarios=tuple(scenarios or ()),
+        load=load,
+        trace_out=trace_out,
+    )
+    return asked if window is None else replace(asked, window=api.parse_window(window))
 
 
 def _load(
