@@ -134,6 +134,9 @@ class HardwareProfile:
         Raises:
             UsageError: unknown, with close names.
         """
+        exact = next((tier for tier in self.tiers if tier.tier == name), None)
+        if exact is not None:
+            return exact
         index = build_index((tier.tier, ()) for tier in self.tiers)
         found = find_name(
             name,

@@ -56,15 +56,7 @@ def find_path(deployment: Deployment, name: str, *, direction: Direction = "read
                 "KVT-C055", f"nothing moves at `{name.strip()}`", hint="`--path 20GB/s`"
             )
         return _bare(name.strip(), bytes_per_s, direction)
-    stores = [tier.tier for tier in deployment.hardware.tiers]
-    found = find_name(
-        name,
-        build_index((known, ()) for known in (*LEDGER_PATHS, *stores)),
-        what="path",
-        code="KVT-C053",
-        hint=f"use one of {', '.join(LEDGER_PATHS)}; a store that `kvtrace hardware` lists; or a "
-        "rate such as `20GB/s` or `4x20GB/s`",
-    )
+    found = name if name in LEDGER_PATHS else _named(deployment, name)
     if found in PATH_IDS:
         return deployment.path(found, direction=direction)
     if found == LOCAL_NVME:
@@ -73,6 +65,18 @@ def find_path(deployment: Deployment, name: str, *, direction: Direction = "read
         return _pool_ssd(deployment, direction)
     store = deployment.hardware.tier(STORES.get(found, found))
     return _store(deployment, found, store, direction)
+
+
+def _named(deployment: Deployment, name: str) -> str:
+    stores = [tier.tier for tier in deployment.hardware.tiers]
+    return find_name(
+        name,
+        build_index((known, ()) for known in (*LEDGER_PATHS, *stores)),
+        what="path",
+        code="KVT-C053",
+        hint=f"use one of {', '.join(LEDGER_PATHS)}; a store that `kvtrace hardware` lists; or a "
+        "rate such as `20GB/s` or `4x20GB/s`",
+    )
 
 
 def write_path(deployment: Deployment, name: str) -> MovePath | None:
