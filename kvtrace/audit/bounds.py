@@ -130,8 +130,5 @@ def all_prefill_upper_s(
 
 
 def knows_flops(deployment: Deployment) -> bool:
-    """Whether a prefill can be priced: the FLOPs of the LLM are published."""
-    llm = deployment.llm
-    return llm.active_nonembed_parameters is not None and all(
-        group.pair_flops is not None for group in llm.groups
-    )
+    """Whether a prefill can be priced: FLOPs are published, or the cost provider needs none."""
+    return deployment.knows_times

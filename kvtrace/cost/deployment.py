@@ -78,6 +78,11 @@ class Deployment:
         ep = default_ep(self.tp, self.dp) if self.ep is None else self.ep
         return Layout(self.tp, self.pp, self.dp, ep if self.llm.is_moe else 1)
 
+    @property
+    def knows_times(self) -> bool:
+        """Whether a prefill can be priced: FLOPs are published, or the provider needs none."""
+        return self.llm.knows_flops or self.provider != OWN_PROVIDER
+
     @cached_property
     def pricing(self) -> Pricing:
         """Seconds of prefill, decode and mixed steps, by the provider.
@@ -301,7 +306,7 @@ class Deployment:
             memory,
             *(path.evidence for path in self.paths),
         ]
-        if self.llm.knows_flops or self.provider != OWN_PROVIDER:
+        if self.knows_times:
             groups += [self.prefill.evidence, self.decode.evidence]
         seen: dict[str, Constant] = {}
         for group in groups:

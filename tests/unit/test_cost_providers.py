@@ -189,3 +189,16 @@ def test_the_package_itself_prices_a_prefill_near_our_own() -> None:
     work_s = theirs.step.work_s(2_000, 0)
     alone_s = theirs.step.added_s(2_000, work_s, steps=1, is_start=True, batch=0)
     assert alone_s == pytest.approx(theirs.prefill.prefill_s(2_000, 0))
+
+
+def test_an_llm_without_published_flops_is_priced_by_its_kernels(
+    package: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common = sys.modules["aiconfigurator_core.sdk.common"]
+    monkeypatch.setitem(common.__dict__, "DefaultHFModels", {"deepseek-ai/DeepSeek-V4-Pro"})
+    own = build_deployment("DeepSeek-V4-Pro", "H200", tp=8)
+    theirs = build_deployment("DeepSeek-V4-Pro", "H200", tp=8, provider="aiconfigurator")
+    assert not own.knows_times
+    assert theirs.knows_times
+    assert theirs.prefill.prefill_s(1_000, 0) == pytest.approx(1.0)
+    assert any(one.id == "aiconfigurator.prefill_s" for one in theirs.constants())
