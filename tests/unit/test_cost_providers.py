@@ -195,9 +195,9 @@ def test_an_llm_without_published_flops_is_priced_by_its_kernels(
     package: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     common = sys.modules["aiconfigurator_core.sdk.common"]
-    monkeypatch.setitem(common.__dict__, "DefaultHFModels", {"deepseek-ai/DeepSeek-V4-Pro"})
-    own = build_deployment("DeepSeek-V4-Pro", "H200", tp=8)
-    theirs = build_deployment("DeepSeek-V4-Pro", "H200", tp=8, provider="aiconfigurator")
+    monkeypatch.setitem(common.__dict__, "DefaultHFModels", {"deepseek-ai/DeepSeek-V4-Flash"})
+    own = build_deployment("DeepSeek-V4-Flash", "H200", tp=8)
+    theirs = build_deployment("DeepSeek-V4-Flash", "H200", tp=8, provider="aiconfigurator")
     assert not own.knows_times
     assert theirs.knows_times
     assert theirs.prefill.prefill_s(1_000, 0) == pytest.approx(1.0)
