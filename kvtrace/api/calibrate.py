@@ -111,7 +111,7 @@ def cost_calibrate(
         deployment, calibration = _replayed(opened, chosen, asked, asked.scenario, seed)
         found = [calibration]
     found += [calibrate_moves(moves, deployment, seed=seed) for moves in move_times(opened)]
-    if not any(one.fitted_rows for one in found):
+    if not any(one.errors for one in found):
         raise _nothing(opened, found)
     provenance = _provenance(opened.manifest, deployment, found, asked)
     base = _base_document(chosen.text("hardware"), deployment)
@@ -226,10 +226,10 @@ def _provenance(
     found: Sequence[Calibration],
     asked: CalibrationAsk,
 ) -> dict[str, str | int | None]:
-    moves = sum(one.fitted_rows for one in found[1:])
+    moves = sum(one.fitted_rows for one in found[1:] if one.values())
     return {
         "dataset": manifest.digest,
-        "requests": found[0].fitted_rows,
+        "requests": found[0].fitted_rows if found[0].values() else None,
         "moves": moves or None,
         "llm": deployment.llm.name,
         "weight_dtype": deployment.weight_dtype,

@@ -115,6 +115,10 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         prefill=PerToken(0.01, 0.0001),
         decode=FlatStep(0.05, 0.01),
         prefill_chunk_tokens=draw(st.sampled_from([0, 16, 100])),
+        decode_in_chunk=draw(st.booleans()),
+        running_requests=draw(st.sampled_from([0, 0, 1, 3])),
+        kv_admission="whole" if decoding else draw(st.sampled_from(["whole", "as_needed"])),
+        kv_block_tokens=draw(st.sampled_from([1, 8])),
         step=draw(st.sampled_from([None, STEPS])),
         lookup_moment=draw(st.sampled_from(["on_schedule", "on_arrival"])),
         reuse=draw(st.sampled_from([True, True, True, False])),
@@ -490,6 +494,9 @@ def test_prefill_instances_with_room_know_nothing_of_decode(
         isolation=None,
         hbm_capacity_bytes=1e9,
         tiers=(),
+        kv_admission="whole",
+        running_requests=0,
+        decode_in_chunk=False,
     )
     apart = replace(plain, instances=prefilling + 2, prefill_instances=prefilling)
     short = make_trace([replace(ask, output=min(ask.output, 1)) for ask in made])
