@@ -166,7 +166,7 @@ def test_without_the_package_the_hint_installs_it(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UsageError) as caught:
         _ = _llama().prefill
     assert caught.value.code == "KVT-C101"
-    assert caught.value.hint == "`pip install 'kvtrace[aiconfigurator]'`"
+    assert "`pip install 'kvtrace[aiconfigurator]'`" in (caught.value.hint or "")
 
 
 def test_a_provider_that_nobody_knows_is_refused() -> None:

@@ -209,8 +209,8 @@ def _package() -> ModuleType:
         raise UsageError(
             "KVT-C101",
             f"cost provider `aiconfigurator` needs the package {DISTRIBUTION}",
-            cause=f"{error}; it has no build for Python 3.14 and above",
-            hint="`pip install 'kvtrace[aiconfigurator]'`",
+            cause=str(error),
+            hint="`pip install 'kvtrace[aiconfigurator]'`, in Python 3.11 to 3.13",
         ) from error
 
 
