@@ -223,8 +223,6 @@ class Case:
     """Some option keeps the SLO on fewer instances, by replay."""
     pool_capacity: str | None = None
     """The size of the pool, and the size that would add hits, in one sentence."""
-    excluded_rivals: tuple[str, ...] = ()
-    """Rivals that were not replayed and that a bound excludes, with its numbers."""
     log_gap: LogGap | None = None
     """What the log does not hold; null: it seems whole."""
 

@@ -218,13 +218,6 @@ CLEAR_MISS: Final = Threshold(
     "policy: a rival that misses the SLO on fewer instances by less than a tenth is taken to keep "
     "it: a false saving is worse than a missed one",
 )
-RIVAL_SHARE: Final = Threshold(
-    "unreplayed_rival_share",
-    0.5,
-    "ratio",
-    "policy: a rival that nobody replayed is excluded where, at its best, it spares less than half "
-    "of the prefill that the pool spares",
-)
 BEYOND_QUANTILE: Final = Threshold(
     "requests_beyond_quantile",
     50,

@@ -378,7 +378,6 @@ def pays(case: Case) -> Decision | None:
         reasons=(
             *words.weigh_reasons(case, best),
             f"TTFT is no worse than today's (modelled): {best.slowdown}",
-            *case.excluded_rivals,
         ),
     )
 
@@ -391,7 +390,7 @@ def pays_only_if(case: Case) -> Decision:
     return Decision(
         outcome="pays_only_if",
         headline=f"{best.title} pays only if {words.lead(case, best)}",
-        reasons=(*words.weigh_reasons(case, best), *case.excluded_rivals),
+        reasons=words.weigh_reasons(case, best),
         conditions=(*conditions, *words.standing_conditions(case)),
         next_measurement=None if case.is_long_enough else case.next_measurement,
     )

@@ -31,7 +31,7 @@ from kvtrace.audit.fleets import OBSERVED, TODAY, Fleets
 from kvtrace.audit.pools import load_sentence, pool_cases
 from kvtrace.audit.ranges import Range, ratio
 from kvtrace.audit.record import Data, NextMeasurement, Option, Reuse
-from kvtrace.audit.rivals import judge_routing, size_sentence
+from kvtrace.audit.rivals import size_sentence, unreplayed_rivals
 from kvtrace.audit.sensitivity import prefill_factor
 from kvtrace.audit.thresholds import LITTLE
 from kvtrace.audit.view import Row, count
@@ -180,25 +180,16 @@ def build_case(weighing: Weighing) -> Case:
 
 
 def _with_rivals(case: Case, weighing: Weighing) -> Case:
-    """The case with what bounds say of rivals that nobody replayed, and of the pool's size."""
+    """The case with the rivals that nobody replayed, and what is to be said of the pool's size."""
     best = case.best_pool
     rival = weighing.rival
     if best is None or rival is None or weighing.trace is None:
         return case
     pool = weighing.fleets.standings[best.option_id].result
-    routing = judge_routing(
-        best,
-        pool,
-        weighing.fleets,
-        trace=weighing.trace,
-        history=weighing.trace if weighing.is_whole else weighing.whole_trace,
-        fleet=weighing.fleet,
-    )
     return replace(
         case,
         latency=_latency(case, weighing),
-        unreplayed_rivals=routing.conditions,
-        excluded_rivals=routing.excluded,
+        unreplayed_rivals=unreplayed_rivals(weighing.fleets, weighing.fleet),
         pool_capacity=size_sentence(
             pool.scenario,
             rival.scenario,

@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kvtrace.audit.build import build_audit
 from kvtrace.audit.end_replays import replay_ends, worst_fleet
 from kvtrace.audit.ends import ENDS, RunKey
 from kvtrace.audit.fleets import build_fleets
-from kvtrace.audit.lru import lru_hit_tokens
 from kvtrace.audit.record import CurvePoint
 from kvtrace.audit.sensitivity import (
     at_end,
@@ -65,6 +62,15 @@ def test_two_percent_longer_is_equal_and_more_is_not() -> None:
     assert not late.is_kept
     assert not late.is_clearly_missed
     assert check_slo(trace, ttft([1.2] * 1000), today).is_clearly_missed
+
+
+def test_a_narrow_miss_says_by_how_much_and_that_the_limit_is_a_choice() -> None:
+    # 2.4 % over a tolerance of 2 %; the clear miss of a fifth needs no such words.
+    trace, today = make_trace(requests=1000), ttft([20.3] * 1000)
+    narrow = check_slo(trace, ttft([20.3 * 1.024] * 1000), today)
+    assert not narrow.is_kept
+    assert "2.4 % longer; 2.0 % count as equal, which kvtrace chose" in str(narrow)
+    assert "count as equal" not in str(check_slo(trace, ttft([24.4] * 1000), today))
 
 
 def test_a_millisecond_of_lookup_is_not_a_worse_tail() -> None:
@@ -217,40 +223,6 @@ def test_an_overloaded_option_has_no_saving_and_a_warning() -> None:
 # --- bounds and ranges -------------------------------------------------------------------------
 
 
-@given(
-    st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), min_size=1, max_size=10),
-    st.integers(0, 12),
-)
-def test_lru_hits_equal_a_walk_over_a_list(requests: list[list[int]], capacity: int) -> None:
-    ids: dict[tuple[int, ...], int] = {}
-    runs: list[list[int]] = []
-    for tokens in requests:
-        prefixes = [tuple(tokens[: n + 1]) for n in range(len(tokens))]
-        runs.append([ids.setdefault(prefix, len(ids)) for prefix in prefixes])
-    cache: list[int] = []
-    expected = []
-    for blocks in runs:
-        hit = 0
-        while hit < len(blocks) and blocks[hit] in cache:
-            hit += 1
-        expected.append(min(hit * BLOCK, len(blocks) * BLOCK - 1))
-        for block in reversed(blocks):  # tail first: the head is the most recent
-            if block in cache:
-                cache.remove(block)
-            cache.append(block)
-        cache = cache[-capacity:] if capacity else []
-    trace = replace(
-        make_trace(requests=1),
-        request_key=np.arange(len(runs)),
-        arrived_at_ns=np.arange(len(runs), dtype=np.int64),
-        prompt_tokens=np.array([len(blocks) * BLOCK for blocks in runs], dtype=np.int64),
-        run_offset=np.cumsum([0, *(len(blocks) for blocks in runs)]),
-        run_start=np.array([b for blocks in runs for b in blocks], dtype=np.int64),
-        run_blocks=np.ones(sum(map(len, runs)), dtype=np.int64),
-    )
-    assert lru_hit_tokens(trace, capacity).tolist() == expected
-
-
 def test_net_negative_hits_have_the_range_of_the_path() -> None:
     # 20 ms of move; at 9.5 instead of 4.7 GB/s half of it, at 0.54 GB/s eight times. Recomputing:
     # 18 ms and 0.4 s.
@@ -362,28 +334,13 @@ def test_fewer_tokens_than_without_a_pool_are_explained() -> None:
     assert "only if it holds more" in verdict.headline
 
 
-def test_routing_that_could_do_the_same_keeps_the_pool_from_paying() -> None:
+def test_routing_that_nobody_replayed_keeps_the_pool_from_paying() -> None:
+    assert build_audit(make_input()).verdict.outcome == "pays"
     replays = tuple(r for r in standard_replays() if r.scenario.option_id != "kv_routing")
     fewer = tuple(r for r in standard_fewer() if r.scenario.option_id != "kv_routing")
-    # All HBM and DRAM hold 88 000 blocks: every block of the trace.
     verdict = build_audit(make_input(replays=replays, fewer=fewer)).verdict
     assert verdict.outcome == "pays_only_if"
-    (condition,) = verdict.conditions
-    assert "all HBM and idle DRAM as one cache would serve 70.0 % of the prompt tokens" in condition
-    # Ten blocks in all: only the pool serves anything.
-    tiny = TierSpec("host_dram", "instance", 0.0, 0.0, (), ())
-    cramped = [
-        replace(
-            result,
-            scenario=replace(result.scenario, hbm_capacity_bytes=1e8, tiers=(tiny,)),
-        )
-        for result in (*replays, *fewer)
-    ]
-    verdict = build_audit(
-        make_input(replays=tuple(cramped[: len(replays)]), fewer=tuple(cramped[len(replays) :]))
-    ).verdict
-    assert verdict.outcome == "pays"
-    assert any("cannot serve the same hits" in reason for reason in verdict.reasons)
+    assert any("which costs nothing and was not replayed" in one for one in verdict.conditions)
 
 
 def test_reuse_older_than_the_window_is_not_erased() -> None:
