@@ -7,13 +7,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
 
 from kvtrace import __version__
 from kvtrace.api.replay_runs import Bench, Ready
 from kvtrace.cost.evidence import Constant
+from kvtrace.replay.scenario import Scenario
 from kvtrace.schema.replayed import REPLAY_SWEEP
 from kvtrace.store.dataset import Dataset
 from kvtrace.store.files import write_atomically
@@ -21,6 +22,8 @@ from kvtrace.store.lock import unwritable
 
 FOLDER: Final = "sweeps"
 _KNOWN_BEFORE: Final = ("run", "scenario", "axis", "value", "changes", "content")
+_NO_CONTENT: Final = ("option_id", "title", "prefill", "decode", "step")
+"""Fields of a scenario that are names, or follow from the deployment."""
 KEPT: Final = tuple(c.name for c in REPLAY_SWEEP.columns if c.name not in _KNOWN_BEFORE)
 """Columns that a replay gives; the others say which one it is."""
 
@@ -35,8 +38,11 @@ def content_of(bench: Bench, one: Ready, room_tokens: float) -> str:
         "seed": bench.seed,
         "room_tokens": room_tokens,
         "load": asdict(one.load),
-        "scenario": _plain(one.case.document.table),
-        "topology": None if one.plan.topology is None else _plain(one.plan.topology.table),
+        "scenario": {
+            field.name: repr(getattr(one.scenario, field.name))
+            for field in fields(Scenario)
+            if field.name not in _NO_CONTENT
+        },
         "deployment": [
             *(deployment.llm.name, deployment.tp, deployment.weight_dtype, deployment.kv_dtype),
             *(deployment.provider, deployment.hbm_cache_bytes, one.scenario.instances),
@@ -44,12 +50,8 @@ def content_of(bench: Bench, one: Ready, room_tokens: float) -> str:
         ],
         "constants": _values([*deployment.constants(), *fleet.constants()]),
     }
-    text = json.dumps(document, sort_keys=True, default=repr)
+    text = json.dumps(document, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _plain(table: Mapping[str, object]) -> object:
-    return json.loads(json.dumps(table, default=repr))
 
 
 def _values(constants: Sequence[Constant]) -> list[list[object]]:
