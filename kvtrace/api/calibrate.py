@@ -37,7 +37,7 @@ from kvtrace.replay.scenario import Scenario
 from kvtrace.scenarios.document import load_scenario
 from kvtrace.scenarios.load import Load
 from kvtrace.scenarios.sweeps import Case
-from kvtrace.schema.arrays import FloatArray
+from kvtrace.schema.arrays import FloatArray, RequestTrace
 from kvtrace.schema.manifest import Manifest
 from kvtrace.store.dataset import Dataset
 
@@ -104,17 +104,21 @@ def cost_calibrate(
     check_names(chosen)
     _check_parameters(asked)
     seed = chosen.integer("seed") or 0
-    deployment, chosen = choose_deployment(chosen, opened.manifest)
     if asked.scenario is None:
+        deployment, _ = choose_deployment(chosen, opened.manifest)
+        base = _base_document(chosen.text("hardware"), deployment)
         found = [_direct(opened, deployment, asked, chosen)]
     else:
-        deployment, calibration = _replayed(opened, chosen, asked, asked.scenario, seed)
-        found = [calibration]
+        trace = _trace(opened)
+        case = Case(load_scenario(asked.scenario))
+        ready = make_ready(Bench(opened, chosen, trace), [case], Load())[0]
+        deployment = ready.setup.deployment
+        base = _base_of_scenario(ready, chosen)
+        found = [_replayed(opened, trace, ready, asked, seed)]
     found += [calibrate_moves(moves, deployment, seed=seed) for moves in move_times(opened)]
     if not any(one.errors for one in found):
         raise _nothing(opened, found)
     provenance = _provenance(opened.manifest, deployment, found, asked)
-    base = _base_document(chosen.text("hardware"), deployment)
     text = profile_text(base, found, provenance)
     if asked.output is not None:
         write_output(asked.output, text.encode())
@@ -162,10 +166,8 @@ def _capacity(deployment: Deployment) -> float | None:
         return None
 
 
-def _replayed(
-    dataset: Dataset, settings: Settings, asked: CalibrationAsk, scenario: str, seed: int
-) -> tuple[Deployment, Calibration]:
-    """Through replays of the scenario: (its deployment, the calibration)."""
+def _trace(dataset: Dataset) -> RequestTrace:
+    """The requests that can be replayed."""
     trace = whole_trace(dataset)
     if trace is None or not trace.has_clock or not trace.output_known:
         raise UsageError(
@@ -174,8 +176,13 @@ def _replayed(
             where=Location(str(dataset.directory)),
             hint="leave out `--scenario`: prefill and decode are then fitted without their queue",
         )
-    bench = Bench(dataset, settings, trace)
-    ready = make_ready(bench, [Case(load_scenario(scenario))], Load())[0]
+    return trace
+
+
+def _replayed(
+    dataset: Dataset, trace: RequestTrace, ready: Ready, asked: CalibrationAsk, seed: int
+) -> Calibration:
+    """The calibration through replays of the scenario."""
     times, keys = request_times(dataset)
     wanted = trace.request_key
     ttft = by_key(keys, np.where(times.is_ttft_of_prefill, np.nan, times.ttft_s), wanted)
@@ -185,7 +192,7 @@ def _replayed(
         timeline = simulate(trace, _priced(ready, deployment)).timeline
         return {"ttft": timeline.ttft_s, "tpot": timeline.tpot_s}
 
-    calibration = calibrate_replayed(
+    return calibrate_replayed(
         ready.setup.deployment,
         replay,
         {"ttft": ttft, "tpot": tpot},
@@ -195,7 +202,6 @@ def _replayed(
         notes=() if trace.distinct_blocks else (_UNSEEN,),
         seed=seed,
     )
-    return ready.setup.deployment, calibration
 
 
 def _priced(ready: Ready, deployment: Deployment) -> Scenario:
@@ -253,6 +259,15 @@ def _base_document(named: str | None, deployment: Deployment) -> Mapping[str, ob
     if named is not None and named.endswith(".toml"):
         return read_user_toml(Path(named))
     return {"gpu": deployment.hardware.gpu.name}
+
+
+def _base_of_scenario(ready: Ready, settings: Settings) -> Mapping[str, object]:
+    """The hardware that a scenario states, else that of the settings."""
+    plan, deployment = ready.plan, ready.setup.deployment
+    if plan.hardware is not None:
+        return {"gpu": deployment.hardware.gpu.name, **plan.hardware}
+    stated = plan.serving.get("hardware", settings.text("hardware"))
+    return _base_document(None if stated is None else str(stated), deployment)
 
 
 def _document(calibration: Calibration) -> dict[str, object]:

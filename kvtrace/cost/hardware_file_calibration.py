@@ -30,7 +30,7 @@ PROVENANCE: Final = (
 )  # fmt: skip
 CALIBRATED: Final = "calibration"
 """How the source of a fitted constant begins."""
-_CONSTANT: Final = ("id", "title", "unit", "value", "low", "high")
+_CONSTANT: Final = ("id", "title", "unit", "value", "low", "high", "source", "as_of")
 
 
 def with_calibration(profile: HardwareProfile, document: TomlReader) -> HardwareProfile:
@@ -47,7 +47,7 @@ def with_calibration(profile: HardwareProfile, document: TomlReader) -> Hardware
         return profile
     table = profile.efficiencies or efficiency_table()
     known = {one.id: one for one in collect_constants(profile, table)}
-    source, as_of = _source(reader), reader.word("as_of") or ""
+    source, as_of = source_of(reader.table), reader.word("as_of") or ""
     change = {}
     for row in rows:
         inner = TomlReader(row, document.path, "calibration.constant")
@@ -59,15 +59,15 @@ def with_calibration(profile: HardwareProfile, document: TomlReader) -> Hardware
     )
 
 
-def _source(reader: TomlReader) -> str:
+def source_of(provenance: Mapping[str, object]) -> str:
+    """Where constants of a `[calibration]` come from, in words; it begins with `CALIBRATED`."""
     parts = [CALIBRATED]
-    requests, moves = reader.number("requests"), reader.number("moves")
-    if requests:
-        parts.append(f"{requests:,.0f} requests")
-    if moves:
-        parts.append(f"{moves:,.0f} moves")
-    dataset = reader.word("dataset")
-    if dataset is not None:
+    for key in ("requests", "moves"):
+        rows = provenance.get(key)
+        if isinstance(rows, int) and rows:
+            parts.append(f"{rows:,} {key}")
+    dataset = provenance.get("dataset")
+    if isinstance(dataset, str):
         parts.append(f"dataset {dataset[:12]}")
     return ", ".join(parts)
 
@@ -89,4 +89,12 @@ def _fitted(base: Constant, reader: TomlReader, source: str, as_of: str) -> Cons
         raise reader.fault(f"`{base.id}` has no `value`")
     if (low is not None and low > value) or (high is not None and high < value):
         raise reader.fault(f"the value of `{base.id}` lies outside its low and high")
-    return replace(base, value=value, low=low, high=high, kind="fitted", source=source, as_of=as_of)
+    return replace(
+        base,
+        value=value,
+        low=low,
+        high=high,
+        kind="fitted",
+        source=reader.word("source") or source,
+        as_of=reader.word("as_of") or as_of,
+    )

@@ -105,11 +105,30 @@ def test_the_report_says_which_constants_are_fitted(profile: Path) -> None:
     assert "fitted (calibration)" in "\n".join(api.hardware(str(profile)).lines())
 
 
-def test_a_profile_is_calibrated_again_on_top_of_itself(dataset: Path, profile: Path) -> None:
+def test_a_calibration_on_top_of_a_profile_keeps_what_it_does_not_tell(
+    dataset: Path, profile: Path
+) -> None:
     again = cost_calibrate(dataset, settings=settings(hardware=str(profile)))
-    assert {one.refusal for one in again.calibrations[0].parameters} != {None}
     assert again.calibrations[0].errors[0].median_before < 0.01
-    assert 'gpu = "H100-SXM5"' in again.profile
+    assert again.calibrations[0].values() == {}
+    path = profile.with_name("again.toml")
+    path.write_text(again.profile, encoding="utf-8")
+    first, second = load_hardware(str(profile)).efficiencies, load_hardware(str(path)).efficiencies
+    assert first is not None
+    assert second is not None
+    assert first.shared["hbm_read"] == second.shared["hbm_read"]
+
+
+def test_a_profile_keeps_the_hardware_file_that_was_calibrated(dataset: Path) -> None:
+    ours = dataset / "ours.toml"
+    ours.write_text(
+        'gpu = "H100-SXM5"\nname = "ours"\n\n[rdma]\nrate = "22GB/s"\n', encoding="utf-8"
+    )
+    asked = CalibrationAsk(parameters=("prefill_rate",), output=dataset / "both.toml")
+    cost_calibrate(dataset, asked=asked, settings=settings(hardware=str(ours)))
+    both = load_hardware(str(dataset / "both.toml"))
+    assert both.rdma.port.max_bytes_per_s.value == 22e9
+    assert both.efficiencies is not None
 
 
 def test_the_same_dataset_gives_the_same_bytes(dataset: Path) -> None:

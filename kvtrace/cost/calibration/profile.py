@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from kvtrace.cost.calibration.fit import Fitted
 from kvtrace.cost.calibration.moves import CONTENTION_ID
 from kvtrace.cost.calibration.outcome import Calibration
+from kvtrace.cost.hardware_file_calibration import source_of
 
 Scalar = str | int | float | bool
 
@@ -16,15 +17,34 @@ def profile_text(
     calibrations: Sequence[Calibration],
     provenance: Mapping[str, Scalar | None],
 ) -> str:
-    """The hardware file `base` with a `[calibration]` of all identified constants."""
+    """The hardware file `base` with a `[calibration]` of all identified constants.
+
+    What an earlier calibration put into `base`, and this one does not tell, stays as it is.
+    """
     kept = {key: value for key, value in base.items() if key != "calibration"}
     lines = ["# Written by `kvtrace cost calibrate`. Use it with `--hardware FILE`."]
     lines += _table(kept, ())
     lines += ["", "[calibration]"]
     lines += [f"{key} = {_value(value)}" for key, value in provenance.items() if value is not None]
-    for one in identified(calibrations):
+    found = identified(calibrations)
+    for one in found:
         lines += ["", "[[calibration.constant]]", *_constant(one)]
+    for row in _earlier(base, {one.parameter.constant.id for one in found}):
+        lines += ["", "[[calibration.constant]]"]
+        lines += [f"{key} = {_value(value)}" for key, value in row.items()]
     return "\n".join(lines) + "\n"
+
+
+def _earlier(base: Mapping[str, object], fitted: Set[str]) -> list[Mapping[str, object]]:
+    """Rows of the calibration in `base` that are not fitted now, each with its own source."""
+    calibration = base.get("calibration")
+    if not isinstance(calibration, Mapping):
+        return []
+    source = {"source": source_of(calibration)}
+    if "as_of" in calibration:
+        source["as_of"] = str(calibration["as_of"])
+    rows = calibration.get("constant", [])
+    return [{**source, **row} for row in rows if row.get("id") not in fitted]
 
 
 def identified(calibrations: Sequence[Calibration]) -> list[Fitted]:
