@@ -71,7 +71,7 @@ def derive_for_audit(
 
 def tier_capacities(setup: Setup, trace: RequestTrace) -> tuple[int, ...]:
     """Blocks of all HBM, of all HBM and idle DRAM, and of the pool, up to the distinct blocks."""
-    level = level_of(setup.deployment, setup.fleet, trace)
+    level = level_of(setup.deployment, setup.fleet, trace.block_size_tokens)
     instances = setup.fleet.instances
     sizes = (
         level.hbm_blocks * instances,

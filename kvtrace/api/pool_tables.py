@@ -27,22 +27,24 @@ MOST_REQUESTS: Final = 100_000
 TABLE: Final = "pool_hits"
 
 
-def block_bytes(deployment: Deployment, trace: RequestTrace) -> float:
+def block_bytes(deployment: Deployment, block_tokens: int) -> float:
     """KV bytes of a full block, one copy."""
-    return deployment.kv_bytes_per_token_unreplicated * trace.block_size_tokens
+    return deployment.kv_bytes_per_token_unreplicated * block_tokens
 
 
-def level_of(deployment: Deployment, fleet: Fleet, trace: RequestTrace) -> Level:
+def level_of(deployment: Deployment, fleet: Fleet, block_tokens: int) -> Level:
     """HBM and idle DRAM of an instance and the fleet's pool, in blocks.
 
     All HBM that is left beside the weights counts as cache. Tensor-parallel replicas of KV take
     room in HBM and DRAM, not in the pool.
     """
-    own = deployment.kv_bytes_per_token * trace.block_size_tokens
+    own = deployment.kv_bytes_per_token * block_tokens
     return Level(
         hbm_blocks=blocks_of_bytes(deployment.hbm_cache_bytes, own),
         dram_blocks=blocks_of_bytes(fleet.dram_idle_bytes_per_instance.value, own),
-        pool_blocks=blocks_of_bytes(fleet.pool_dram_bytes.value, block_bytes(deployment, trace)),
+        pool_blocks=blocks_of_bytes(
+            fleet.pool_dram_bytes.value, block_bytes(deployment, block_tokens)
+        ),
     )
 
 
@@ -101,7 +103,7 @@ def derive_for_audit(
     stated = next((one for one in setup.settings if one.name == "instances"), None)
     is_stated = stated is not None and stated.is_confirmed
     instances = (setup.fleet.instances, *(() if is_stated else ASSUMED_INSTANCES))
-    level = level_of(setup.deployment, setup.fleet, trace)
+    level = level_of(setup.deployment, setup.fleet, trace.block_size_tokens)
     plan = plan_pools(dataset, trace, level, instances=instances, routings=ONE_PASS_ROUTINGS)
     derived = derive_pools(dataset, trace, plan, lock=lock)
     watch.finish(f"{', '.join(map(str, plan.instances))} instances")

@@ -107,8 +107,10 @@ def pooling(
             hint="`kvtrace formats` says which logs carry block ids or prompts",
         )
     setup = choose_fleet(chosen, deployment, trace, opened.manifest)
-    size = block_bytes(deployment, trace)
-    level = _stated(level_of(deployment, setup.fleet, trace), trace, size, (hbm, dram, pool))
+    size = block_bytes(deployment, trace.block_size_tokens)
+    level = _stated(
+        level_of(deployment, setup.fleet, trace.block_size_tokens), trace, size, (hbm, dram, pool)
+    )
     totals = () if capacity is None else _blocks(capacity, trace, size)
     plan = plan_pools(opened, trace, level, instances=instances, routings=wanted, totals=totals)
     derived = derive_pools(opened, trace, plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Final
 
 from kvtrace import __version__
 from kvtrace.api import policy_tables, pool_tables
+from kvtrace.api.pool_tables import block_bytes, level_of
 from kvtrace.api.replays import (
     Replays,
     accepted,
@@ -272,16 +274,23 @@ def _run_queries(dataset: Dataset, setup: Setup) -> dict[str, QueryResult]:
 def _known_params(manifest: Manifest, setup: Setup) -> dict[str, Param]:
     """Of what queries ask for, what is known; sizes of tiers are of one copy of the KV.
 
-    Formula: a tier of an instance holds bytes x (one copy / all copies of a token) x instances.
+    Formula: a tier of an instance holds its whole blocks (with all copies of a token) x bytes of
+    one copy x instances.
     """
     deployment, fleet = setup.deployment, setup.fleet
-    one_copy = deployment.kv_bytes_per_token_unreplicated
-    copies = deployment.kv_bytes_per_token / one_copy if one_copy else 1.0
+    block_tokens = manifest.totals.block_size_tokens
+    level = level_of(deployment, fleet, block_tokens or 1)
+    block = block_bytes(deployment, block_tokens or 1)
+
+    def all_instances(blocks: int) -> float:
+        """Rounded up, so that a division by the bytes of a block gives these blocks again."""
+        return float(math.ceil(blocks * fleet.instances * block))
+
     known: dict[str, Param] = {
-        "block_size_tokens": manifest.totals.block_size_tokens,
-        "kv_bytes_per_token": one_copy,
-        "hbm_bytes": deployment.hbm_cache_bytes * fleet.instances / copies,
-        "dram_bytes": fleet.dram_idle_bytes_per_instance.value * fleet.instances / copies,
+        "block_size_tokens": block_tokens,
+        "kv_bytes_per_token": deployment.kv_bytes_per_token_unreplicated,
+        "hbm_bytes": all_instances(level.hbm_blocks),
+        "dram_bytes": all_instances(level.dram_blocks),
         "pool_bytes": float(fleet.pool_dram_bytes.value),
     }
     return {name: value for name, value in known.items() if value}

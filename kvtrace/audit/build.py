@@ -15,7 +15,12 @@ from kvtrace.audit.findings import find_all
 from kvtrace.audit.fleets import Fleets, build_fleets
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.measured_moves import move_rows, moves_table
-from kvtrace.audit.measured_tables import Measured, build_measured_tables, measured_validity
+from kvtrace.audit.measured_tables import (
+    Measured,
+    build_measured_tables,
+    measured_validity,
+    tiers_below_hbm,
+)
 from kvtrace.audit.measurements import longer_window, reuse_measurement
 from kvtrace.audit.modelled_tables import build_modelled_tables
 from kvtrace.audit.options import Money, build_options
@@ -240,6 +245,7 @@ def _verdict(inputs: AuditInput, basis: _Basis) -> Verdict:
         prompt_buckets=rows_of(inputs.queries, "reuse/by_prompt_bucket"),
         unconfirmed=inputs.unconfirmed,
         next_measurement=_next_measurement(inputs, basis.reuse),
+        tiers_below_hbm=tiers_below_hbm(inputs.queries, basis.data),
     )
     case = build_case(weighing)
     return decide(case, carrying_numbers(case, weighing))

@@ -9,7 +9,7 @@ from kvtrace.audit.ranges import Range, finite
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.sensitivity import extra_ratio_range, move_over_recompute
 from kvtrace.audit.weigh import Weighing
-from kvtrace.audit.words import too_short_for_a_month
+from kvtrace.audit.words import repeated_window, too_short_for_a_month
 from kvtrace.replay.result import ReplayResult
 from kvtrace.units import format_bytes
 
@@ -119,7 +119,7 @@ def _value_minus_cost(case: Case, pool: PoolCase) -> Quantity:
         unit="USD/month",
         source=f"{pool.title}: {_instances(pool)} times the GPU price"
         f"{f', ${saving.value:,.0f},' if is_known else ''} less the cost of the pool, "
-        f"${cost.value:,.0f}; prices in the assumptions",
+        f"${cost.value:,.0f}; prices in the assumptions{repeated_window(case)}",
         kind="modelled",
         interval_reason=too_short_for_a_month(case)
         if pool.is_feasible
@@ -179,9 +179,12 @@ def _best_case(case: Case) -> Quantity:
         low=None if saving is None else 0.0,
         high=None if saving is None else saving.high,
         unit="USD/month",
-        source="prefill time of all prompts, in the busiest five minutes, times the GPU price"
-        if case.all_prefill is None or case.all_prefill.is_peak
-        else "prefill time of all prompts, mean load, times the GPU price",
+        source=(
+            "prefill time of all prompts, in the busiest five minutes, times the GPU price"
+            if case.all_prefill is None or case.all_prefill.is_peak
+            else "prefill time of all prompts, mean load, times the GPU price"
+        )
+        + repeated_window(case),
         kind="modelled",
         interval_reason=reason,
     )

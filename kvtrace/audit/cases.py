@@ -9,6 +9,7 @@ from typing import Final
 from kvtrace.audit.ranges import Range
 from kvtrace.audit.record import NextMeasurement, Outcome
 from kvtrace.audit.thresholds import (
+    BUSY_DAY,
     MIN_REQUESTS,
     MIN_SPAN,
     NET_NEGATIVE_DOMINATES,
@@ -236,6 +237,11 @@ class Case:
     def has_monthly_load(self) -> bool:
         """The window may stand for a month: money a month is given."""
         return self.span_s is not None and self.span_s >= MIN_SPAN.value
+
+    @property
+    def covers_a_day(self) -> bool:
+        """The window holds a daily peak; else money a month repeats the window."""
+        return self.span_s is not None and self.span_s >= BUSY_DAY.value
 
     @property
     def is_long_enough(self) -> bool:

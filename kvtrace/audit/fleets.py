@@ -184,8 +184,9 @@ class Fleets:
             others = ", ".join(_needs(rival, self.instances) for rival in rivals)
             return f"{title} {kept} with {_instances(need or 0)}; {others} (replayed)"
         if mine.searched is None and mine.fewer is not None and not mine.fewer.is_kept:
+            verb = "does not keep" if mine.fewer.is_clearly_missed else "narrowly misses"
             return (
-                f"On {_instances(self.instances - 1)} {title} does not keep the TTFT and TPOT"
+                f"On {_instances(self.instances - 1)} {title} {verb} the TTFT and TPOT"
                 f"{today}: {_worst(mine.fewer)} (replayed)"
             )
         spare = [r for r in rivals if r.fewer is not None and not r.fewer.is_clearly_missed]

@@ -9,7 +9,7 @@ from typing import Final
 from kvtrace.audit.check_prefill import PREFILL_TABLE, prefill_rows
 from kvtrace.audit.checks import MS_PER_S, in_ms
 from kvtrace.audit.inputs import ResultOfQuery
-from kvtrace.audit.record import Cell, Option, Reuse, Table, Validity
+from kvtrace.audit.record import Cell, Data, Option, Reuse, Table, Validity
 from kvtrace.audit.table_shape import TableShape
 from kvtrace.audit.view import Row, count, number, summary_of, whole_window
 from kvtrace.replay.scenario import PrefillTime
@@ -90,6 +90,16 @@ class Measured:
             if value is not None:
                 return value, f"{source}, mean of its samples"
         return None, "unknown"
+
+
+def tiers_below_hbm(queries: Mapping[str, ResultOfQuery], data: Data) -> str | None:
+    """How the logs show hits below HBM, for people; null where they show none."""
+    tiers = {tier: data.cached_tiers.get(tier) or 0 for tier in ("host", "disk", "remote")}
+    told = [f"{tokens:,} cached tokens from {tier}" for tier, tokens in tiers.items() if tokens]
+    external = number(whole_window(queries), "engine_external_hit_ratio")
+    if external:
+        told.append(f"its engine prints hits below HBM, {100 * external:.1f} % of what HBM missed")
+    return "; ".join(told) or None
 
 
 def build_measured_tables(measured: Measured, prefill: PrefillTime | None) -> dict[str, Table]:

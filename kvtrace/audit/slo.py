@@ -61,9 +61,21 @@ class Figure:
             return self.name
         return f"{self.name} of prompts of {self.bucket:,} to {2 * max(self.bucket, 1):,} tokens"
 
+    @property
+    def is_missed_narrowly(self) -> bool:
+        """Beyond the tolerance, which is a choice, and not by so much that no error explains it."""
+        return not self.is_kept and self.times < CLEAR_MISS.value
+
     def __str__(self) -> str:
+        """The two numbers; a narrow miss says by how much, and what is allowed."""
+        mine, theirs = format_seconds(self.mine_s), format_seconds(self.reference_s)
+        shown = f"{self.where} {mine} against {theirs}"
+        if not self.is_missed_narrowly or not self.reference_s:
+            return shown
+        allowed = 100 * self.allowed_s / self.reference_s
         return (
-            f"{self.where} {format_seconds(self.mine_s)} against {format_seconds(self.reference_s)}"
+            f"{shown}, {100 * (self.times - 1):.1f} % longer; {allowed:.1f} % count as equal, "
+            "which kvtrace chose"
         )
 
 

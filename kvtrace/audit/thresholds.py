@@ -48,6 +48,13 @@ MIN_SPAN: Final = Threshold(
 LONG_SPAN: Final = Threshold(
     "long_span", 86_400, "s", "policy: a day holds the daily peak and the daily trough"
 )
+BUSY_DAY: Final = Threshold(
+    "busy_day",
+    82_800,
+    "s",
+    "policy: a fleet is sized by its busiest hour, which only a day shows; first and last arrival "
+    "of a log of a day may lie 23 hours apart",
+)
 LOG_WHOLE: Final = Threshold(
     "log_kept_share",
     0.95,

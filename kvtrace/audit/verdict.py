@@ -2,8 +2,8 @@
 
 Rules are asked in order; the first that has an answer gives it. A false `pays` is the worst bug:
 `pays` needs the low value (whole instances, by replay) above the high cost, today's TTFT kept,
-enough data, and every decisive assumption confirmed. Each weaker case ends in `pays_only_if`, with
-the conditions as numbers.
+data that cover a busy day, and every decisive assumption confirmed. Each weaker case ends in
+`pays_only_if`, with the conditions as numbers.
 """
 
 from __future__ import annotations
@@ -365,10 +365,11 @@ def pays(case: Case) -> Decision | None:
     """The low value beats the high cost, nothing gets slower, and nothing decisive is assumed.
 
     The low value is whole instances that replays without them did not miss. Where nothing without a
-    pool carries the load there is no TTFT of today to keep, so it takes the user's word.
+    pool carries the load there is no TTFT of today to keep, so it takes the user's word. A window
+    shorter than a day does not show the hour that sizes the fleet.
     """
     is_open = bool(case.unconfirmed or case.unreplayed_rivals or case.log_gap)
-    is_settled = not (is_open or case.is_pool_needed)
+    is_settled = case.covers_a_day and not (is_open or case.is_pool_needed)
     best = case.best_pool
     if best is None or not (case.is_long_enough and is_settled and best.is_paying):
         return None

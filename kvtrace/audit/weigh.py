@@ -48,6 +48,10 @@ from kvtrace.units import format_seconds
 
 DEFAULT_POOL: Final = "pool_dram_rdma_direct"
 """Priced where no pool was replayed."""
+_NOT_TODAY: Final = (
+    ". The running system has a tier below HBM ({why}), whose size and path no log states, so that "
+    "it is not what was replayed as today"
+)
 _FREE_PREFILL: Final = "no prefill is computed at all"
 _FREE_REUSE: Final = "an unlimited cache, every move free, beyond what {rival} serves"
 
@@ -77,6 +81,8 @@ class Weighing:
     """Rows of `reuse/by_prompt_bucket`: prompts by length, for the estimate without a replay."""
     unconfirmed: tuple[str, ...]
     next_measurement: NextMeasurement | None
+    tiers_below_hbm: str | None = None
+    """How the logs show that the running system has a tier below HBM; null: they do not."""
 
     @property
     def results(self) -> list[ReplayResult]:
@@ -172,7 +178,7 @@ def build_case(weighing: Weighing) -> Case:
         load=load_sentence(fleets),
         is_overloaded=fleets.is_overloaded,
         is_pool_needed=today is None and any(pool.is_feasible for pool in pools),
-        today=_today(fleets) if pools else None,
+        today=_today(fleets, weighing.tiers_below_hbm) if pools else None,
         is_fewer_kept=any(s.is_kept_with_fewer for s in fleets.standings.values()),
         log_gap=log_gap(sampled_log(data.sources, data.notes)),
     )
@@ -231,14 +237,14 @@ def _hbm_hits(weighing: Weighing) -> int | None:
     return None if hbm is None else _hits(hbm.result)
 
 
-def _today(fleets: Fleets) -> str | None:
+def _today(fleets: Fleets, tiers_below_hbm: str | None) -> str | None:
     today = fleets.today
     if today is None or today.scenario.option_id == OBSERVED:
         return None
     instances = f"{fleets.instances:,} instance{'' if fleets.instances == 1 else 's'}"
     return (
         f"Today is taken to be {today.scenario.title} on {instances}: its modelled TTFT and TPOT "
-        "are the SLO"
+        f"are the SLO{'' if tiers_below_hbm is None else _NOT_TODAY.format(why=tiers_below_hbm)}"
     )
 
 

@@ -137,17 +137,7 @@ def deployment_validity(deployment: Deployment) -> Iterator[Validity]:
             message=f"KV bytes of the trace leave out the {layers} layers of {deployment.llm.name} "
             "that keep only a window of tokens: short prompts need more than is shown",
         )
-    heads = [g.kv_shards for g in deployment.llm.groups if g.kv_shards > 1]
-    uneven = sorted({h for h in heads if max(h, tp) % min(h, tp)})
-    if uneven:
-        yield Validity(
-            code="tp_does_not_divide",
-            severity="warning",
-            message=f"TP {tp} does not divide the {', '.join(map(str, uneven))} KV heads of "
-            f"{deployment.llm.name} evenly: engines refuse it or copy heads; bytes and times here "
-            "assume an even split",
-        )
-    elif tp & (tp - 1):
+    if tp & (tp - 1):
         yield Validity(
             code="tp_unusual",
             severity="warning",

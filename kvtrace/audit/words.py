@@ -71,7 +71,17 @@ def money_reason(case: Case, pool: PoolCase) -> str:
     """Value against cost of one option."""
     if not case.has_monthly_load:
         return too_short_for_a_month(case)
-    return f"{pool.title} (modelled): saves {usd(pool.saving)}, costs {usd(pool.cost)}"
+    return (
+        f"{pool.title} (modelled): saves {usd(pool.saving)}, costs {usd(pool.cost)}"
+        f"{repeated_window(case)}"
+    )
+
+
+def repeated_window(case: Case) -> str:
+    """What money a month takes for granted; empty for data that cover a day."""
+    if case.covers_a_day or case.span_s is None:
+        return ""
+    return f"; a month is this window of {format_seconds(case.span_s)}, repeated"
 
 
 def fleet_reasons(case: Case, pool: PoolCase) -> tuple[str, ...]:
@@ -349,11 +359,22 @@ def standing_conditions(case: Case) -> tuple[str, ...]:
     conditions: list[str] = []
     if not case.is_long_enough:
         conditions.append(f"a longer log shows the same: {window_text(case)}")
+    elif not case.covers_a_day:
+        conditions.append(f"the month is like this window: {other_hours(case)}")
     if case.log_gap is not None:
         conditions.append(f"a log of all requests shows the same: {case.log_gap.what}")
     if case.unconfirmed:
         conditions.append(f"the assumed settings hold: {', '.join(case.unconfirmed)}")
     return (*conditions, *case.unreplayed_rivals)
+
+
+def other_hours(case: Case) -> str:
+    """What a window shorter than a day leaves open."""
+    span = "an unknown span" if case.span_s is None else format_seconds(case.span_s)
+    return (
+        f"{span} of log do not show the busiest hour of a day, which sizes the fleet, nor how much "
+        "less the others ask"
+    )
 
 
 def lead(case: Case, pool: PoolCase) -> str:
@@ -366,6 +387,8 @@ def lead(case: Case, pool: PoolCase) -> str:
         return f"TTFT stays as it is: {pool.slowdown}"
     if not case.is_long_enough:
         return "a longer log shows the same"
+    if not case.covers_a_day:
+        return f"the month is like this window: {other_hours(case)}"
     if case.log_gap is not None:
         return f"a log of all requests shows the same: of this one, {case.log_gap.what}"
     if case.unconfirmed:

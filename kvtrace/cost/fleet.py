@@ -113,6 +113,8 @@ def default_fleet(deployment: Deployment, instances: int) -> Fleet:
             hardware.dram_write_bytes_per_s,
             id="fleet.pool_dram_bytes_per_s",
             title="what a pool node's DRAM serves to its NICs",
+            kind="assumed",
+            source=f"as a GPU node's: {hardware.dram_write_bytes_per_s.source}",
         ),
         node_network_bytes_per_s=replace(
             _port_rate(port.max_bytes_per_s, port_rate).scaled(hardware.rdma.ports_per_node.value),

@@ -429,3 +429,15 @@ def test_span_is_at_least_what_the_slices_cover_when_no_trace_says_it() -> None:
     slices = query([{"slice_start_ns": 10**9 * second, "requests": 5} for second in (0, 60, 120)])
     record = build_audit(weak("L", queries={"coverage/over_time": slices}, span_s=None))
     assert record.data.span_s == 120.0
+
+
+def test_today_says_so_where_the_logs_show_a_tier_that_was_not_replayed() -> None:
+    window = {
+        "latency/hit_and_ttft_thirds": query([{"third": 0, "engine_external_hit_ratio": 0.3}])
+    }
+    verdict = build_audit(make_input(queries=reuse_queries() | window)).verdict
+    assert any(
+        "has a tier below HBM (its engine prints hits below HBM, 30.0 % of what HBM missed)" in r
+        for r in verdict.reasons
+    )
+    assert not any("has a tier below HBM" in r for r in build_audit(make_input()).verdict.reasons)

@@ -40,12 +40,16 @@ def write_log(
     documents: int = 300,
     document_blocks: int = 32,
     has_blocks: bool = True,
+    quiet_hours: int = 0,
 ) -> Path:
-    """Poisson arrivals; documents in turn, each followed by half a block of its own."""
+    """Poisson arrivals; documents in turn, each followed by half a block of its own.
+
+    After the busy part one request an hour, so that the log covers a day.
+    """
     chance = random.Random(1)
     fresh, now_s, rows = documents * document_blocks, 0.0, []
-    for index in range(requests):
-        now_s += chance.expovariate(per_second)
+    for index in range(requests + quiet_hours):
+        now_s += chance.expovariate(per_second) if index < requests else 3600.0
         first = index % documents * document_blocks
         row: dict[str, Any] = {
             "timestamp": round(now_s * 1000),
@@ -89,7 +93,7 @@ def audit(
 
 
 def test_pays(tmp_path: Path) -> None:
-    record = audit(write_log(tmp_path / "log.jsonl"))
+    record = audit(write_log(tmp_path / "log.jsonl", quiet_hours=23))
     verdict = record.verdict
     assert verdict.outcome == "pays", verdict.headline
     options = {option.id: option for option in record.options}
@@ -169,6 +173,13 @@ def test_twenty_requests_prove_nothing(tmp_path: Path) -> None:
     )
     verdict = audit(log).verdict
     assert verdict.outcome == "cannot_tell"
+
+
+def test_an_hour_of_log_does_not_stand_for_every_hour_of_a_month(tmp_path: Path) -> None:
+    verdict = audit(write_log(tmp_path / "log.jsonl")).verdict
+    assert verdict.outcome == "pays_only_if"
+    assert "the month is like this window: 59.9 min of log do not show" in verdict.headline
+    assert any("a month is this window of 59.9 min, repeated" in r for r in verdict.reasons)
 
 
 def test_pays_only_if_a_setting_holds(tmp_path: Path) -> None:

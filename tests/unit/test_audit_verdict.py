@@ -134,6 +134,12 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
         "saves more than it costs",
     ),
     (
+        "three hours of log do not show the busiest hour of a day",
+        replace(PAYS, span_s=10_800.0),
+        "pays_only_if",
+        "only if the month is like this window: 3.0 h of log do not show",
+    ),
+    (
         "a cheap bound in a short window proves nothing",
         replace(PAYS, all_prefill=CHEAP_BOUND, requests=400),
         "cannot_tell",

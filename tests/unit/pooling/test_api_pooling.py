@@ -161,7 +161,7 @@ def test_sizes_of_a_deployment_become_whole_blocks(folder: Path) -> None:
     trace = whole_trace(dataset)
     assert trace is not None
     fleet = choose_fleet(filled, deployment, trace, dataset.manifest).fleet
-    level = level_of(deployment, fleet, trace)
+    level = level_of(deployment, fleet, trace.block_size_tokens)
     assert level.hbm_blocks == int(deployment.hbm_cache_bytes) // 167_772_160
     assert level.dram_blocks == int(fleet.dram_idle_bytes_per_instance.value) // 167_772_160
     assert level.pool_blocks == int(fleet.pool_dram_bytes.value) // 167_772_160
