@@ -39,10 +39,17 @@ class _Text:
     suffix: str = ""
     """Stays when the text is cut."""
     need: int = 1
+    is_whole: bool = False
+    """Never cut: it takes the lines that it needs, whatever the others get."""
+
+    def least(self, width: int) -> int:
+        """Lines that it takes in any case."""
+        return len(_wrap(self.text + self.suffix, width)) if self.is_whole else self.need
 
     def want(self, width: int) -> int:
         """Lines for the whole text."""
-        return min(len(_wrap(self.text + self.suffix, width)), self.need + len(self.grow))
+        most = self.least(width) + len(self.grow)
+        return min(len(_wrap(self.text + self.suffix, width)), most)
 
     def lines(self, room: int, width: int) -> list[str]:
         """At most `room` lines; the last one says that something is left out."""
@@ -61,6 +68,10 @@ class _List:
     items: tuple[str, ...]
     grow: tuple[int, ...]
     need: int = 1
+
+    def least(self, width: int) -> int:
+        """Lines that it takes in any case."""
+        return self.need
 
     def want(self, width: int) -> int:
         """Lines for all items."""
@@ -91,6 +102,7 @@ def render_console(
 ) -> list[str]:
     """12 to 20 lines: data, validity, verdict, numbers, findings, paths.
 
+    The sentence of the verdict is never cut; one that leaves no room makes the screen longer.
     `width` is the columns of a line, at least 60. Paths are never cut, so that they can be pasted;
     a long one makes its line longer.
     """
@@ -114,11 +126,11 @@ def render_console(
 
 def _share(blocks: Sequence[_Text | _List], room: int, width: int) -> list[int]:
     """Lines of each block: what it needs, then what it wants, by rank."""
-    rooms = [block.need for block in blocks]
+    rooms = [block.least(width) for block in blocks]
     wishes = sorted(
         (rank, index)
         for index, block in enumerate(blocks)
-        for rank in block.grow[: max(0, block.want(width) - block.need)]
+        for rank in block.grow[: max(0, block.want(width) - block.least(width))]
     )
     for _, index in wishes[: max(0, room - sum(rooms))]:
         rooms[index] += 1
@@ -218,7 +230,7 @@ def _verdict(record: AuditRecord) -> list[_Text]:
     rows = [
         _BLANK,
         _Text("verdict", outcome),
-        _Text("", safe_text(verdict.headline), grow=(0, 6)),
+        _Text("", safe_text(verdict.headline, limit=len(verdict.headline)), is_whole=True),
         _Text("confidence", f"{verdict.confidence}{': ' if why else ''}{why}", grow=(1,)),
     ]
     if verdict.next_measurement is not None:

@@ -39,7 +39,7 @@ def test_screen_has_12_to_20_lines_of_at_most_100_columns(record: AuditRecord) -
 def test_many_findings_and_long_texts_still_fit() -> None:
     record = make_record()
     record.findings = make_findings() * 9
-    record.verdict.headline = "word " * 200
+    record.verdict.headline = "word " * 50
     record.verdict.confidence_reasons = ["reason " * 40]
     for number in record.verdict.carrying_numbers:
         number.title = "title " * 60
@@ -182,3 +182,16 @@ def test_texts_wrap_while_there_is_room() -> None:
     record.findings = []
     record.verdict.confidence_reasons = ["reason " * 16 + "end"]
     assert line_of(record, "confidence").endswith("end")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_the_sentence_of_the_verdict_is_never_cut(width: int) -> None:
+    record = make_record()
+    record.verdict.headline = (
+        "A pool pays only if " + "it gives a whole instance back, " * 12 + "end."
+    )
+    lines = screen(record, width=width)
+    start = next(i for i, line in enumerate(lines) if line.startswith("verdict"))
+    end = next(i for i, line in enumerate(lines) if line.startswith("confidence"))
+    assert " ".join(line.strip() for line in lines[start + 1 : end]) == record.verdict.headline
+    assert all(len(line) <= width for line in lines[start:end])
