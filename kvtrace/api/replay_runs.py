@@ -82,6 +82,15 @@ def _setup(bench: Bench, plan: Plan) -> tuple[Settings, Setup]:
         hardware = hardware_of(plan, named)
         deployment = replace(deployment, hardware=hardware)
         chosen = chosen.replaced({"hardware": Setting("hardware", hardware.name, origin)})
+    if plan.layout:
+        # What an engine printed of its capacity was printed of another layout.
+        deployment = replace(
+            deployment,
+            measured_kv_tokens=None,
+            pp=plan.layout.get("pp", deployment.pp),
+            dp=plan.layout.get("dp", deployment.dp),
+            ep=plan.layout.get("ep", deployment.ep),
+        )
     setup = choose_fleet(chosen, deployment, bench.whole, manifest)
     fleet = fleet_with(plan, setup.fleet)
     return settings, replace(setup, fleet=fleet)

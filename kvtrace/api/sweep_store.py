@@ -45,7 +45,8 @@ def content_of(bench: Bench, one: Ready, room_tokens: float) -> str:
         },
         "deployment": [
             *(deployment.llm.name, deployment.tp, deployment.weight_dtype, deployment.kv_dtype),
-            *(deployment.provider, deployment.hbm_cache_bytes, one.scenario.instances),
+            *(deployment.provider, deployment.pp, deployment.dp, deployment.layout.ep),
+            *(deployment.hbm_cache_bytes, one.scenario.instances),
             *(repr(deployment.prefill.prefill_s(tokens, 0)) for tokens in (1, 1000, 100_000)),
         ],
         "constants": _values([*deployment.constants(), *fleet.constants()]),

@@ -91,7 +91,7 @@ def default_fleet(deployment: Deployment, instances: int) -> Fleet:
     """
     if instances < 1:
         raise UsageError("KVT-C080", f"{instances} instances are not a fleet", hint="use 1 or more")
-    hardware, tp = deployment.hardware, deployment.tp
+    hardware, tp = deployment.hardware, deployment.kv_ranks
     gpu_nodes = -(-instances * tp // hardware.gpus_per_node)
     nodes = max(2, -(-gpu_nodes // _GPU_NODES_PER_POOL_NODE))
     port = hardware.rdma.port

@@ -62,6 +62,8 @@ def build_scenario(
 ) -> Scenario:
     """The scenario of a plan on a deployment; capacities in blocks are of `block_tokens`.
 
+    Under data parallelism each group of ranks is an instance, with its part of the HBM.
+
     Raises:
         UsageError: a path, tier or link that is not known.
         ModelError: the LLM does not fit, or its FLOPs are not known.
@@ -69,6 +71,7 @@ def build_scenario(
     wired = None if plan.topology is None else wire(plan.topology, deployment, fleet)
     serving = _Serving(deployment, fleet, wired, block_tokens)
     base = next(s for s in build_scenarios(deployment, fleet) if s.option_id == plan.base)
+    base = replace(base, hbm_capacity_bytes=base.hbm_capacity_bytes / deployment.dp)
     if plan.kv_bytes_per_token is not None:
         base = replace(base, kv_bytes_per_token=plan.kv_bytes_per_token)
     links: dict[str, LinkSpec] = dict(base.links)

@@ -25,25 +25,17 @@ from kvtrace.units import parse_bytes
 Spec = TypeVar("Spec")
 SERVING: Final = ("llm", "hardware", "tp", "instances", "weight_dtype", "kv_dtype")
 """Keys of a scenario that are settings of `kvtrace`, by the same names."""
+LAYOUT: Final = ("pp", "dp", "ep")
+"""Keys that say how the ranks of an engine share the LLM, beside `tp`."""
 SCENARIO_KEYS: Final[Mapping[str, Key]] = keys_of(
     Scenario, ("option_id", "title", "instances", "hbm_capacity_bytes", "kv_bytes_per_token")
 )
 TIER_KEYS: Final = keys_of(TierSpec, ("tier_id", "capacity_bytes"))
 LINK_KEYS: Final = keys_of(LinkSpec, ("link_id",))
 TOP_KEYS: Final = (
-    *(
-        "title",
-        "base",
-        "engine",
-        *SERVING,
-        "fleet",
-        "topology",
-        "hbm",
-        "hbm_blocks",
-        "kv_bytes_per_token",
-    ),
+    *("title", "base", "engine", "fleet", "topology", "hbm", "hbm_blocks", "kv_bytes_per_token"),
     *("chain", "tier", "link", "isolation", "throttle", "handoff"),
-    *SCENARIO_KEYS,
+    *(*SERVING, *LAYOUT, *SCENARIO_KEYS),
     *(key for key in LOAD_KEYS if key not in SCENARIO_KEYS),
 )
 
@@ -74,6 +66,8 @@ class Plan:
     """Whose defaults hold where the file states nothing."""
     serving: Mapping[str, str | int]
     """Settings that the file states, by their names."""
+    layout: Mapping[str, int]
+    """`pp`, `dp` and `ep` of a `Deployment`, as stated."""
     hardware: Mapping[str, object] | None
     """`[hardware]`: the keys of a hardware file."""
     fleet: Mapping[str, object] | None
@@ -111,6 +105,7 @@ def read_plan(document: Document) -> Plan:
         base=base,
         engine=_engine(top),
         serving=_serving(top),
+        layout={key: top.whole(key, least=1) for key in LAYOUT if top.has(key)},
         hardware=top.section("hardware").table if isinstance(hardware, Mapping) else None,
         fleet=top.section("fleet").table if top.has("fleet") else None,
         topology=_topology(top),

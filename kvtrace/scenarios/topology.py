@@ -52,7 +52,7 @@ def wire(document: Document, deployment: Deployment, fleet: Fleet) -> Wired:
 
 def _links(wiring: Wiring, deployment: Deployment, fleet: Fleet) -> dict[str, LinkSpec]:
     """The links of an instance, and of the whole fleet."""
-    tp = deployment.tp
+    tp = deployment.kv_ranks
     nodes = -(-tp // wiring.gpus)
     per_node = max(1.0, wiring.gpus / tp)
     fleet_nodes = -(-fleet.instances * tp // wiring.gpus)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
+from kvtrace.cost.fleet import default_fleet
 from kvtrace.errors import UsageError
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.engines import find_engine
 from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, Scenario, StageSpec, TierSpec
+from kvtrace.scenarios.build import build_scenario
 from kvtrace.scenarios.document import OPTIONS, line_of, load_scenario, shipped_scenarios
 from kvtrace.scenarios.plan import LINK_KEYS, SCENARIO_KEYS, TIER_KEYS, TOP_KEYS, read_plan
 from kvtrace.units import GIB
 from tests.conftest import REPO
 from tests.unit.replay_cases import Ask, make_trace
-from tests.unit.scenarios.cases import BLOCK_TOKENS, built, deployment, fleet
+from tests.unit.scenarios.cases import BLOCK_TOKENS, built, deployment, document, fleet
 
 WHOLE = """
 title = "Three tiers"
@@ -99,6 +101,17 @@ def test_an_engine_gives_what_the_file_does_not_state() -> None:
     assert dram.policy == "arc"
     assert built(text + "match_tokens = 32\n").tiers[0].match_tokens == 32
     assert built('overlap = "layerwise"\n').layers == deployment().llm.layers == 80
+
+
+def test_a_group_of_data_parallel_ranks_is_an_instance() -> None:
+    plan = read_plan(document('dp = 2\npp = 2\ntopology = "hgx"\nbase = "dram_idle"\n'))
+    assert plan.layout == {"dp": 2, "pp": 2}
+    engine = replace(deployment(), dp=2, pp=2)
+    groups = default_fleet(engine, 4)
+    scenario = build_scenario(plan, engine, groups, block_tokens=BLOCK_TOKENS)
+    assert (groups.gpus_per_instance, groups.gpus) == (8, 32)  # TP 4 in two stages, four groups
+    assert scenario.hbm_capacity_bytes == engine.hbm_cache_bytes / 2
+    assert scenario.links["host_dram_read"].instances_per_link == 1  # a group fills its node
 
 
 def test_stages_and_links_can_be_written_out() -> None:
