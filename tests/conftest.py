@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from kvtrace import api
+from kvtrace.audit.record import AuditRecord
 
 REPO = Path(__file__).resolve().parents[1]
 SHARED = REPO.parent / "shared"
@@ -24,6 +28,21 @@ def shared_dir() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"no shared material beside the checkout ({SHARED.name}/)")
     return SHARED
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """An output folder, and the record in it."""
+
+    folder: Path
+    record: AuditRecord
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+    """The samples, analysed once for all tests that only read; who writes makes a copy."""
+    folder = tmp_path_factory.mktemp("analysed") / "samples"
+    return Analysed(folder, api.analyze([REPO / "sample_traces"], output=folder).record)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-from kvtrace import api
 from kvtrace.audit.record import AuditRecord
 from kvtrace.query.catalog import load_catalog
 from kvtrace.report.html import render_html
 from kvtrace.report.view import slug
-from tests.conftest import REPO
+from tests.conftest import Analysed
 from tests.report.records import make_record
 
 _SOURCE = re.compile(r'<p class="source-line">(.*?)</p>', re.DOTALL)
@@ -26,10 +24,9 @@ OF_THE_RECORD = {
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> list[AuditRecord]:
+def records(samples: Analysed) -> list[AuditRecord]:
     """A record with everything, and that of the samples."""
-    folder: Path = tmp_path_factory.mktemp("sources")
-    return [make_record(), api.analyze([REPO / "sample_traces"], output=folder).record]
+    return [make_record(), samples.record]
 
 
 def sources_by_table(html: str) -> dict[str, str]:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from kvtrace import api
-from kvtrace.api.stages import audit_input
-from kvtrace.audit.build import build_audit
 from kvtrace.audit.record import AuditRecord, Finding
-from kvtrace.config import resolve_settings
-from kvtrace.exec.progress import SilentProgress
-
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
+from tests.conftest import Analysed
 
 
 @pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> AuditRecord:
-    outcome = api.ingest([SAMPLES], output=tmp_path_factory.mktemp("samples"))
-    return build_audit(
-        audit_input(outcome.dataset, [SAMPLES], resolve_settings(), SilentProgress())
-    )
+def record(samples: Analysed) -> AuditRecord:
+    return samples.record
 
 
 def finding(record: AuditRecord, ident: str) -> Finding:

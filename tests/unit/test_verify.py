@@ -19,15 +19,13 @@ from kvtrace.verify import headline
 from kvtrace.verify.caches import lru, unlimited
 from kvtrace.verify.check import Check
 from kvtrace.verify.rows import Request, by_arrival
-from tests.conftest import REPO
+from tests.conftest import Analysed
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(samples: Analysed) -> Path:
     """An analysis of the samples."""
-    folder = tmp_path_factory.mktemp("verify") / "samples"
-    api.analyze([REPO / "sample_traces"], output=folder)
-    return folder
+    return samples.folder
 
 
 @pytest.fixture
