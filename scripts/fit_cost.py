@@ -2,6 +2,7 @@
 """Fit the efficiencies of the cost model to published measurements, and say how well they carry.
 
 scripts/fit_cost.py POINTS.csv --systems DIR [--folds 5] [--as-of YYYY-MM-DD --write FILE]
+scripts/fit_cost.py POINTS.csv --systems DIR --as-written
 
 POINTS.csv has the columns of `kvtrace cost validate`. DIR is the folder `systems` of the unpacked
 package aiconfigurator-core: its measured runs (silicon_sample.csv) are fitted too, its kernel
@@ -48,6 +49,9 @@ def main() -> None:
     print(f"{len(points)} points of {len(cells)} (LLM, GPU) pairs, {len(PARAMETERS)} constants")
     _print_links(public)
     _print_moves(movable(public))
+    if arguments.as_written:
+        _print_errors("rows, constants as written", [predict(point, table) for point in points])
+        return
     fit = solve(points, table, shares)
     fitted = with_values(table, PARAMETERS, fit.values.tolist(), shares)
     _print_constants(fit)
@@ -69,6 +73,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--systems", type=Path, required=True)
     parser.add_argument("--folds", type=int, default=5, help="0 leaves the cross-validation out")
     parser.add_argument("--write", type=Path)
+    parser.add_argument(
+        "--as-written", action="store_true", help="errors of the constants as they are; no fit"
+    )
     parser.add_argument("--as-of", default="", help="date of the fit, for its provenance")
     arguments = parser.parse_args()
     if arguments.write and not arguments.as_of:

@@ -11,6 +11,7 @@ from kvtrace.api.results import to_json
 from kvtrace.api.texttable import fitted_table
 from kvtrace.cost.dtypes import normalise_dtype
 from kvtrace.cost.hf_config import from_hf_text
+from kvtrace.cost.experts import Experts
 from kvtrace.cost.llm import LlmShape, list_llms, load_llm
 from kvtrace.cost.placement import KvPlacement, require_block_size, require_whole_heads
 from kvtrace.units import format_bytes, format_flops
@@ -112,6 +113,7 @@ class LlmSheet:
             f"parameters {_billions(shape.parameters)} · per token "
             f"{_billions(shape.active_parameters)} · without embeddings {self._nonembed()} · "
             f"published in {shape.native_weight_dtype}",
+            *((_experts(shape.experts),) if shape.experts is not None else ()),
             f"KV in {self.kv_dtype} · TP{placement.tp} · PP{placement.pp}{stage}{block}",
         )
         return [
@@ -253,6 +255,7 @@ def _shape_document(shape: LlmShape) -> dict[str, object]:
         "parameters": shape.parameters,
         "active_parameters": shape.active_parameters,
         "active_nonembed_parameters": shape.active_nonembed_parameters,
+        "experts": None if shape.experts is None else asdict(shape.experts),
         "native_weight_dtype": shape.native_weight_dtype,
         "kv_bytes_per_token_bf16": shape.kv_bytes_per_token(),
         "state_bytes": shape.state_bytes,
@@ -260,6 +263,14 @@ def _shape_document(shape: LlmShape) -> dict[str, object]:
         "source": shape.source,
         "as_of": shape.as_of,
     }
+
+
+def _experts(experts: Experts) -> str:
+    shared = f" and {experts.shared} shared" if experts.shared else ""
+    return (
+        f"experts {experts.routed} in each of {experts.layers} layers · {experts.active} a token"
+        f"{shared} · {experts.width:,} wide"
+    )
 
 
 def _parameters(shape: LlmShape) -> str:
