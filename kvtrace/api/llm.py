@@ -10,8 +10,8 @@ from typing import Final
 from kvtrace.api.results import to_json
 from kvtrace.api.texttable import fitted_table
 from kvtrace.cost.dtypes import normalise_dtype
-from kvtrace.cost.hf_config import from_hf_text
 from kvtrace.cost.experts import Experts
+from kvtrace.cost.hf_config import from_hf_text
 from kvtrace.cost.llm import LlmShape, list_llms, load_llm
 from kvtrace.cost.placement import KvPlacement, require_block_size, require_whole_heads
 from kvtrace.units import format_bytes, format_flops
