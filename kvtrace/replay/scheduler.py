@@ -11,11 +11,11 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Final
 
+from kvtrace.replay.admission import Admission
 from kvtrace.replay.chain import Chain, Part, Run
 from kvtrace.replay.handoff import Handoff
 from kvtrace.replay.loads import Loads
 from kvtrace.replay.moves import Agenda, Mover
-from kvtrace.replay.preemption import Preemptor
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.state import Instance, Requests, Step
 from kvtrace.replay.steps import step_time
@@ -50,10 +50,10 @@ class Scheduler:
         self._added_s = steps.added_s
         self._chunk = scenario.prefill_chunk_tokens
         self._shares_chunk = scenario.decode_in_chunk
-        self._most = scenario.running_requests
-        as_needed = scenario.kv_admission == "as_needed" and not scenario.idealised
-        self._preemptor = Preemptor(requests, scenario) if as_needed else None
-        self._entries = 0
+        self._admission = Admission(scenario, requests)
+        self.admit = self._admission.admit
+        self.run_in_hbm = self._admission.run_in_hbm
+        self._preemptor = self._admission.preemptor
         self._count = requests.count
         spec = scenario.isolation
         self._queues_apart = spec is not None and not spec.long_instances
@@ -90,6 +90,15 @@ class Scheduler:
             Instance(index, scenario, table, requests.block_tokens)
             for index in range(scenario.instances)
         ]
+        self._connect(topology)
+        self._handoff = self._handed_off(scenario, topology) if scenario.prefill_instances else None
+        is_scheduled = scenario.lookup_moment == "on_schedule" and not self.is_sync
+        self._asks_again = is_scheduled and bool(self.tiers) and not self.is_ideal
+        self.busy_s = 0.0
+        """Seconds in steps with prefill, and of sync loads."""
+
+    def _connect(self, topology: Topology) -> None:
+        """Let the instances' HBM take part in moves."""
         self.mover.hbm = [instance.hbm for instance in self.instances]
         self.mover.on_room = self._on_room
         self.mover.is_worth = self.chain.is_worth_writing if self.chain.prunes else None
@@ -97,23 +106,19 @@ class Scheduler:
             for instance in self.instances:
                 instance.hbm.victims = []
                 instance.ideal_hbm.victims = []
-        self._handoff: Handoff | None = None
-        if scenario.prefill_instances:
-            self._handoff = Handoff(
-                scenario,
-                requests,
-                topology,
-                agenda,
-                mover=self.mover,
-                instances=self.instances,
-                leave=self._leave,
-                settle=self.settle,
-            )
-        is_scheduled = scenario.lookup_moment == "on_schedule" and not self.is_sync
-        self._asks_again = is_scheduled and bool(self.tiers) and not self.is_ideal
-        self.busy_s = 0.0
-        """Seconds in steps with prefill, and of sync loads."""
-        self.oversized = 0
+
+    def _handed_off(self, scenario: Scenario, topology: Topology) -> Handoff:
+        """The way from instances that prefill to those that decode."""
+        return Handoff(
+            scenario,
+            self._requests,
+            topology,
+            self._agenda,
+            mover=self.mover,
+            instances=self.instances,
+            leave=self._leave,
+            settle=self.settle,
+        )
 
     def settle(self, instance: Instance, now: float) -> None:
         """Let the instance take its next step, and set the pace of its decode batch."""
@@ -142,55 +147,12 @@ class Scheduler:
     def _on_room(self, index: int, now: float) -> None:
         self.settle(self.instances[index], now)
 
-    def run_in_hbm(self, request: int, instance: Instance) -> Run:
-        """The leading run of the request that HBM of the instance holds."""
-        offset = self._offset
-        return instance.hbm.extend(self._atoms, offset[request], 0, offset[request + 1])
-
     # ---------------------------------------------------------------- admission and load
-
-    def admit(self, request: int, instance: Instance, run: Run) -> bool:
-        """Take HBM for all KV of the request; False when there is no room now.
-
-        A request that does not fit an instance on which nobody holds HBM never will: it is let in
-        and counted.
-        """
-        if self._most and instance.holders >= self._most:
-            return False
-        requests = self._requests
-        hbm = instance.hbm
-        spare = 0
-        if self._preemptor is not None:
-            self._preemptor.take(instance)
-            spare = instance.decode.size
-        at, depth, blocks = run
-        lo = self._offset[request]
-        held = at + 1 if depth else at
-        rest = self._blocks[request] - blocks
-        room = rest * requests.block_tokens + requests.private[request]
-        if not hbm.fits(room + spare, self._atoms, lo, held):
-            if instance.holders or hbm.writes:
-                return False
-            self.oversized += 1
-        hbm.pin(self._atoms, lo, held)
-        hbm.reserve(room)
-        instance.holders += 1
-        requests.hold(request, run)
-        self._entries += 1
-        requests.entered[request] = self._entries
-        if not requests.made[request]:
-            requests.hbm_hit[request] = requests.tokens(request, blocks)
-        return True
 
     def _end_load(self, request: int, instance: Instance, run: Run | None, now: float) -> None:
         """What was loaded is in HBM, pinned; the request may prefill."""
         if run is not None and not self.is_ideal:
-            requests = self._requests
-            at, depth, blocks = run
-            hbm = instance.hbm
-            hbm.reserved -= (blocks - requests.run[request]) * requests.block_tokens
-            hbm.fill(self._atoms, requests.at[request], requests.held[request], at, depth)
-            requests.hold(request, run)
+            self._admission.hold_loaded(request, instance, run)
         self._requests.answered_s[request] = now
         if self.is_sync:
             instance.is_busy = False
@@ -288,7 +250,7 @@ class Scheduler:
         """The turn of a request whose load has ended: more may be in HBM, or to be loaded."""
         if request in self.loads.open:
             return _READY
-        self._extend_held(request, instance)
+        self._admission.extend_held(request, instance)
         requests = self._requests
         run = (requests.at[request], requests.depth[request], requests.run[request])
         if run[2] == self._blocks[request]:
@@ -338,22 +300,6 @@ class Scheduler:
             instance.steps_per_s = 0.0
         self.begin_load(request, instance, parts, now + lookup_s)
         return _AWAY
-
-    def _extend_held(self, request: int, instance: Instance) -> None:
-        """Use what others have put into HBM while the request waited with its load."""
-        requests = self._requests
-        start = requests.at[request]
-        at, depth, gained = instance.hbm.extend(
-            self._atoms, start, requests.depth[request], self._offset[request + 1]
-        )
-        if gained:
-            held = at + 1 if depth else at
-            blocks = requests.run[request] + gained
-            instance.hbm.pin(self._atoms, requests.held[request], held)
-            instance.hbm.reserved -= gained * requests.block_tokens
-            before = requests.tokens(request, requests.run[request])
-            requests.hbm_hit[request] += requests.tokens(request, blocks) - before
-            requests.hold(request, (at, depth, blocks))
 
     # ---------------------------------------------------------------- prefill
 
@@ -483,7 +429,9 @@ class Scheduler:
             left_s = instance.queued_s - requests.guess[request][1]
             instance.queued_s = left_s if instance.queued else 0.0
         if not self.is_ideal and self._blocks[request]:
-            self._publish(request, instance, now)
+            self._admission.publish(request, instance)
+            if self.tiers and not made:
+                self.mover.write(request, self.tiers, instance.index, now)
         output = requests.output[request]
         steps = output - made - 1
         if steps > 0 and self._handoff is not None:
@@ -493,17 +441,6 @@ class Scheduler:
             instance.decode.join(request, steps, context)
         else:
             self._complete(request, instance, now)
-
-    def _publish(self, request: int, instance: Instance, now: float) -> None:
-        """The prompt's blocks are computed: usable in HBM now, below once written."""
-        requests = self._requests
-        end = self._offset[request + 1]
-        rest = self._blocks[request] - requests.run[request]
-        instance.hbm.reserved -= rest * requests.block_tokens
-        instance.hbm.fill(self._atoms, requests.at[request], requests.held[request], end)
-        requests.held[request] = end
-        if self.tiers and not requests.made[request]:
-            self.mover.write(request, self.tiers, instance.index, now)
 
     # ---------------------------------------------------------------- decode
 
@@ -539,11 +476,10 @@ class Scheduler:
 
     def _leave(self, request: int, instance: Instance) -> None:
         """The request gives its HBM on the instance that computed its prompt back."""
-        requests = self._requests
         if not self.is_ideal:
-            lo, held = self._offset[request], requests.held[request]
-            if self._preemptor is not None:
-                self._preemptor.take(instance)
-                self._preemptor.leave(request, instance)
-            instance.hbm.let_go(self._atoms, lo, held, requests.private[request])
-            instance.holders -= 1
+            self._admission.leave(request, instance)
+
+    @property
+    def oversized(self) -> int:
+        """Requests that were let in though no instance holds their KV."""
+        return self._admission.oversized
