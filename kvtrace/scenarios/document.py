@@ -39,6 +39,12 @@ class Document:
     text: str
     table: Mapping[str, object]
 
+    def beside(self, name_or_file: str) -> str:
+        """A file that the document names, relative to its own folder; any other name as it is."""
+        if not (name_or_file.endswith(".toml") and self.origin.endswith(".toml")):
+            return name_or_file
+        return str(Path(self.origin).parent / name_or_file)
+
 
 def shipped_scenarios() -> tuple[str, ...]:
     """Names of the scenarios that come with the program."""

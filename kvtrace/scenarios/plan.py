@@ -137,7 +137,7 @@ def _serving(top: Reader) -> dict[str, str | int]:
         if not top.has(key) or (key == "hardware" and not isinstance(top.table[key], str)):
             continue
         is_count = key in ("tp", "instances")
-        stated[key] = top.whole(key, least=1) if is_count else top.word(key)
+        stated[key] = top.whole(key, least=1) if is_count else top.document.beside(top.word(key))
     return stated
 
 
@@ -147,7 +147,7 @@ def _topology(top: Reader) -> Document | None:
     if value is None:
         return None
     if isinstance(value, str):
-        return load_topology(value)
+        return load_topology(top.document.beside(value))
     document = top.document
     return Document(f"{document.name} topology", document.origin, "", top.section("topology").table)
 

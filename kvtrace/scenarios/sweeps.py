@@ -100,7 +100,7 @@ def expand(
 def _case(document: Document, settings: tuple[tuple[str, str], ...]) -> Case:
     table = deepcopy(dict(document.table))
     for key, value in settings:
-        _set(table, _place(document, table, key), _scalar(value))
+        _set(document, table, _place(document, table, key), _scalar(value))
     return Case(replace(document, table=table), settings)
 
 
@@ -136,13 +136,16 @@ def _tiers(table: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*of_base, *(own if isinstance(own, Mapping) else ())]))
 
 
-def _set(table: dict[str, object], path: tuple[str, ...], value: object) -> None:
+def _set(
+    document: Document, table: dict[str, object], path: tuple[str, ...], value: object
+) -> None:
     """Set a dotted key; a named hardware becomes the table that names it."""
     for key in path[:-1]:
         inner = table.get(key)
         if key == "hardware" and isinstance(inner, str):
             is_file = inner.endswith(".toml")
-            inner = read_user_toml(Path(inner)) if is_file else {"gpu": inner}
+            file = Path(document.beside(inner))
+            inner = read_user_toml(file) if is_file else {"gpu": inner}
         table[key] = dict(inner) if isinstance(inner, Mapping) else {}
         table = cast("dict[str, object]", table[key])
     if path[-1] == "capacity":

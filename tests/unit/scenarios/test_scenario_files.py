@@ -197,6 +197,12 @@ def test_files_are_read_by_path_and_others_by_name(tmp_path: Path) -> None:
     assert load_scenario(str(place)).name == "mine"
     with pytest.raises(UsageError, match="cannot read"):
         load_scenario(str(tmp_path / "absent.toml"))
+    (tmp_path / "node.toml").write_text("[node]\ngpus = 4\n", encoding="utf-8")
+    place.write_text('topology = "node.toml"\nhardware = "our.toml"\n', encoding="utf-8")
+    plan = read_plan(load_scenario(str(place)))
+    assert plan.topology is not None
+    assert plan.topology.table == {"node": {"gpus": 4}}
+    assert plan.serving == {"hardware": str(tmp_path / "our.toml")}
     place.write_text("base = dram_idle\n", encoding="utf-8")
     with pytest.raises(UsageError, match="is not TOML"):
         load_scenario(str(place))
