@@ -171,6 +171,9 @@ def _requests(number: int, one: Replayed) -> pl.DataFrame:
             "gpu_busy_s": timeline.gpu_busy_s,
             "recompute_s": timeline.recompute_s,
             "recompute_loaded_s": timeline.recompute_hit_s,
+            "declined_tokens": timeline.declined_tokens,
+            "declined_move_s": timeline.declined_move_s,
+            "declined_recompute_s": timeline.declined_recompute_s,
         },
     )
     frame = frame.with_columns(
