@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from kvtrace.replay.engine import simulate
 from kvtrace.replay.engines import find_engine
 from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, Scenario, StageSpec, TierSpec
-from kvtrace.scenarios.build import build_scenario
+from kvtrace.scenarios.build import build_scenario, hardware_of
 from kvtrace.scenarios.document import OPTIONS, line_of, load_scenario, shipped_scenarios
 from kvtrace.scenarios.plan import LINK_KEYS, SCENARIO_KEYS, TIER_KEYS, TOP_KEYS, read_plan
+from kvtrace.scenarios.topology import wire
 from kvtrace.units import GIB
 from tests.conftest import REPO
 from tests.unit.replay_cases import Ask, make_trace
@@ -248,3 +250,17 @@ def test_every_key_stands_in_the_docs() -> None:
     keys -= {"tier", "link"}  # their tables stand as `[tier.NAME]`
     assert sorted(key for key in keys if f"`{key}`" not in told) == []
     assert all(f"`{name}`" in told for name in (*OPTIONS, *shipped_scenarios()))
+
+
+def test_examples_of_the_docs_can_be_built() -> None:
+    told = (REPO / "docs/replay.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^```toml\n(.*?)^```", told, flags=re.M | re.S)
+    assert len(examples) >= 2
+    for text in examples:
+        if "[node]" in text:
+            assert wire(document(text), deployment(), fleet()).routes
+        else:
+            plan = read_plan(document(text))
+            assert hardware_of(plan, "H100-SXM5").gpu.name == "H100-SXM5"
+            built_of = build_scenario(plan, deployment(), fleet(), block_tokens=BLOCK_TOKENS)
+            assert built_of.option_id == "ours"
