@@ -13,6 +13,8 @@ from kvtrace.errors import InputError, Location
 
 REQUIRED: Final = ("id", "kind", "metric", "value", "unit")
 """Columns without which a row says nothing."""
+_FILLED: Final = REQUIRED[:-1]
+"""Of these, cells that no row may leave empty; a ratio has no unit."""
 _TEXTS: Final = ("id", "series", "kind", "metric", "unit", "model", "gpu", "weight_dtype",
                  "kv_dtype", "path", "engine", "provenance", "source", "note")  # fmt: skip
 _COUNTS: Final = ("n_gpus", "tp", "new_tokens", "cached_tokens", "concurrency", "bytes",
@@ -115,7 +117,7 @@ def _point(row: Mapping[str | None, object], line: int, path: Path) -> Point:
     if None in row or any(value is None for value in row.values()):
         raise _fault(path, line, "the row has more or fewer cells than the header")
     cells = {str(name): str(value).strip() for name, value in row.items()}
-    for name in REQUIRED:
+    for name in _FILLED:
         if not cells[name]:
             raise _fault(path, line, f"`{name}` is empty")
     value = _number(cells, "value", line, path)

@@ -12,6 +12,7 @@ from kvtrace.cost.validation import compute, moves, ratios, replays, rounds, siz
 from kvtrace.cost.validation.bench import Bench, build_bench
 from kvtrace.cost.validation.points import Point
 from kvtrace.cost.validation.routes import CannotPredictError
+from kvtrace.errors import KvtraceError
 
 PREDICTORS: Final[Mapping[str, Callable[[Bench], float]]] = {
     "kv_size": sizes.kv_size,
@@ -85,6 +86,8 @@ def _value(bench: Bench) -> tuple[float | None, str | None]:
         value = predictor(bench)
     except CannotPredictError as error:
         return None, str(error)
+    except KvtraceError as error:  # the model's own refusals, such as weights that do not fit
+        return None, error.message
     if not math.isfinite(value):
         return None, "the model gives no finite value"
     return value, None

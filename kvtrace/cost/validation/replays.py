@@ -19,5 +19,9 @@ def throughput(bench: Bench) -> float:
         raise CannotPredictError("no tokens")
     seconds = batched_prefill_s(bench, new, cached) if new else 0.0
     if cached:
-        seconds += bench.route.bytes_per_s and (bench.moved_bytes(cached) / bench.route.bytes_per_s)
+        route = bench.route
+        if route.stages:
+            seconds += bench.moved_bytes(cached) / route.bytes_per_s
+    if seconds <= 0.0:
+        raise CannotPredictError("nothing is computed and nothing moves")
     return written_in(bench.point.unit, "tokens_per_s", (new + cached) / seconds)

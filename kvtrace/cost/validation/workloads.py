@@ -49,7 +49,7 @@ def read_hits(bench: Bench) -> HitShares | None:
     if stated is not None:
         return stated
     asked = working_set_tokens(words)
-    if asked is None:
+    if not asked:
         return None
     each = bench.deployment.kv_bytes_per_token
     hbm = bench.deployment.hbm_cache_bytes / each

@@ -228,3 +228,39 @@ def test_what_cannot_be_said_gets_a_reason(
     assert found.predicted is None
     assert found.error is None
     assert reason in (found.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        (
+            {"kind": "replay_capacity", "metric": "users", "unit": "users", "new_tokens": 1_000,
+             "model": "DeepSeek-V3", "gpu": "H100-SXM5", "tp": 2},
+            "does not fit on 2 x H100-SXM5",
+        ),
+        (
+            {"kind": "prefill_ttft", "metric": "ttft_ms", "new_tokens": 1_000, "gpu": "H100",
+             "model": "DeepSeek-V4-Pro", "tp": 8},
+            "the FLOPs of DeepSeek-V4-Pro are not known",
+        ),
+        (
+            {"kind": "replay_throughput", "metric": "tokens_per_s", "unit": "tok/s",
+             "cached_tokens": 512, "path": "HBM", **LLAMA},
+            "nothing is computed and nothing moves",
+        ),
+    ],
+    ids=["room", "flops", "nothing"],
+)  # fmt: skip
+def test_what_the_model_refuses_is_a_reason(
+    tmp_path: Path, cells: dict[str, object], reason: str
+) -> None:
+    found = predict(point(tmp_path, **cells))
+    assert found.predicted is None
+    assert reason in (found.reason or "")
+
+
+def test_a_ratio_needs_no_unit(tmp_path: Path) -> None:
+    cells = {**LLAMA, "kind": "speedup", "metric": "ttft_speedup", "cached_tokens": 10_000,
+             "new_tokens": 1, "path": "DRAM>PCIe5>HBM"}  # fmt: skip
+    bare = _predicted(point(tmp_path, **cells, unit=""))
+    assert bare == _predicted(point(tmp_path, **cells, unit="x")) > 1
