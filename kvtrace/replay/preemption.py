@@ -25,7 +25,7 @@ class Preemptor:
 
     def __init__(self, requests: Requests, scenario: Scenario) -> None:
         self._requests = requests
-        self._block_tokens = scenario.kv_block_tokens
+        self._block_tokens = max(1, scenario.kv_block_tokens)
         self._keeps = scenario.reuse
         self._left: dict[int, tuple[int, int]] = {}
         """Request: (tokens freed before its own, its own)"""

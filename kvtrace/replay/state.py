@@ -228,7 +228,8 @@ def _private(
     """(requests,) tokens of room beside those of blocks with ids."""
     rest = [max(0, p - c) for p, c in zip(prompt, cached, strict=True)]
     if scenario.kv_admission == "as_needed":
-        return [whole_blocks(tokens, scenario.kv_block_tokens) for tokens in rest]
+        size = max(1, scenario.kv_block_tokens)
+        return [whole_blocks(tokens, size) for tokens in rest]
     return [tokens + o for tokens, o in zip(rest, output, strict=True)]
 
 

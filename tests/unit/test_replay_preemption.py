@@ -75,6 +75,8 @@ def test_a_prompt_takes_whole_blocks() -> None:
     trace = make_trace([Ask(0, prompt=9, output=2), Ask(0, prompt=9, output=2)])
     result = simulate(trace, room(30, kv_block_tokens=8))
     assert result.timeline.queue_s[1] > 1.0
+    tokens = simulate(trace, room(30, kv_block_tokens=0))  # no blocks: 9 tokens take 9
+    assert tokens.timeline.queue_s[1] == pytest.approx(0.09)
 
 
 def test_a_lone_request_that_outgrows_hbm_is_let_run() -> None:
