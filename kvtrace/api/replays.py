@@ -218,19 +218,23 @@ def with_ends(
     if windowed is None or not replays.results:
         return replays
     ids = [result.scenario.option_id for result in replays.results]
-    fleets = build_fleets(
-        windowed.window,
-        replays.results,
-        fewer=replays.fewer,
-        arbiter=replays.arbiter,
-        searched=searched,
-        slack_s={ident: lookup_slack_s(deployment, ident) for ident in ids},
+    fleets, as_asked = (
+        build_fleets(
+            windowed.window,
+            replays.results,
+            fewer=replays.fewer,
+            arbiter=arbiter,
+            searched=searched,
+            slack_s={ident: lookup_slack_s(deployment, ident) for ident in ids},
+        )
+        for arbiter in (replays.arbiter, ())
     )
-    if not fleets.claims():
+    claims = tuple(dict.fromkeys((*fleets.claims(), *as_asked.claims())))
+    if not claims:
         return replays
     watch.start("ends of the constants")
     run = _Run(windowed, watch)
-    ends = replay_ends(fleets, windowed.window, deployment, fleet, run.one)
+    ends = replay_ends(claims, fleets.today, windowed.window, (deployment, fleet), run.one)
     watch.finish(f"{run.replays} replays")
     return replace(replays, ends=ends)
 

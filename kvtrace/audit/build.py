@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvtrace.audit.assumptions import build_assumptions
@@ -53,6 +54,7 @@ from kvtrace.audit.window import (
 )
 from kvtrace.cost.deployment import Deployment
 from kvtrace.errors import ModelError
+from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import PrefillTime
 from kvtrace.schema.arrays import IntArray
 from kvtrace.units import NS_PER_S
@@ -123,7 +125,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
 def _basis(inputs: AuditInput) -> _Basis:
     data = build_data(inputs.manifest, span_s=_span_s(inputs), unconfirmed=inputs.unconfirmed)
     reuse = build_reuse_part(inputs.queries, data)
-    reusable, fleets = _window_reusable(inputs, data), _fleets(inputs)
+    reusable, fleets = _window_reusable(inputs, data), _fleets(inputs, arbiter=inputs.arbiter)
     window = build_replay_window(
         inputs.trace,
         inputs.replays,
@@ -139,7 +141,7 @@ def _basis(inputs: AuditInput) -> _Basis:
         bytes_per_token=inputs.deployment.kv_bytes_per_token_unreplicated,
     )
     money = Money(
-        fleets=fleets,
+        fleets=_fleets(inputs, arbiter=()),
         fleet=inputs.fleet,
         deployment=inputs.deployment,
         span_s=None if inputs.trace is None else arrival_span_s(inputs.trace),
@@ -215,13 +217,14 @@ def _window_reusable(inputs: AuditInput, data: Data) -> IntArray | None:
     )
 
 
-def _fleets(inputs: AuditInput) -> Fleets:
+def _fleets(inputs: AuditInput, *, arbiter: Sequence[ReplayResult]) -> Fleets:
+    """Where the options stand, by the better of their load decisions; without `arbiter` by one."""
     ids = [result.scenario.option_id for result in inputs.replays]
     return build_fleets(
         inputs.trace,
         inputs.replays,
         fewer=inputs.fewer,
-        arbiter=inputs.arbiter,
+        arbiter=arbiter,
         searched=inputs.fleet_at_slo,
         slack_s={ident: lookup_slack_s(inputs.deployment, ident) for ident in ids},
         ends=inputs.ends,

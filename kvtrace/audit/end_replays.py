@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kvtrace.audit.checks import is_pool
-from kvtrace.audit.ends import ENDS, End, EndFleet, RunKey
-from kvtrace.audit.fleets import Fleets
+from kvtrace.audit.ends import ENDS, Claim, End, EndFleet, RunKey
 from kvtrace.audit.sensitivity import at_end, end_of
 from kvtrace.audit.slo import check_slo, lookup_slack_s
 from kvtrace.cost.deployment import Deployment
@@ -21,24 +20,26 @@ Replay = Callable[[Scenario], ReplayResult]
 
 
 def replay_ends(
-    fleets: Fleets, window: RequestTrace, deployment: Deployment, fleet: Fleet, replay: Replay
+    claims: Sequence[Claim],
+    today: ReplayResult | None,
+    window: RequestTrace,
+    stated: tuple[Deployment, Fleet],
+    replay: Replay,
 ) -> tuple[EndFleet, ...]:
     """Every claim of saved instances at both ends; empty where nothing is claimed.
 
-    `replay` replays a scenario on `window`; today's option at the end is the reference there.
+    `replay` replays a scenario on `window`; `today`, at the end, is the reference there.
     """
-    wanted = dict.fromkeys(key for claim in fleets.claims() for key in claim.runs)
+    wanted = tuple(dict.fromkeys(key for claim in claims for key in claim.runs))
     if not wanted:
         return ()
-    return tuple(
-        _replay_end(end, tuple(wanted), fleets, window, (deployment, fleet), replay) for end in ENDS
-    )
+    return tuple(_replay_end(end, wanted, today, window, stated, replay) for end in ENDS)
 
 
 def _replay_end(
     end: End,
     wanted: tuple[RunKey, ...],
-    fleets: Fleets,
+    today: ReplayResult | None,
     window: RequestTrace,
     stated: tuple[Deployment, Fleet],
     replay: Replay,
@@ -55,14 +56,14 @@ def _replay_end(
             made[key] = replay(scenario)
         return made[key]
 
-    today = None if fleets.today is None else run(_key(fleets.today))
+    reference = None if today is None else run(_key(today))
     checks = {}
     for key in wanted:
         result = run(key)
         if result is not None:
             slack_s = lookup_slack_s(stated[0], key.option_id)
-            checks[key] = check_slo(window, result, today or result, slack_s=slack_s)
-    return EndFleet(end.title, checks, has_reference=today is not None)
+            checks[key] = check_slo(window, result, reference or result, slack_s=slack_s)
+    return EndFleet(end.title, checks, has_reference=reference is not None)
 
 
 def _key(result: ReplayResult) -> RunKey:

@@ -20,6 +20,9 @@ OriginState = Literal["stated", "logs", "public", "fitted", "calibrated", "estim
 """stated: by the user (flag, environment, file); logs: read from the logs; public: a data sheet or
 a published measurement, with its source; fitted: by kvtrace to published measurements; estimated:
 by kvtrace, and nobody confirmed it."""
+Basis = Literal["measured", "idealised", "modelled"]
+"""What a table rests on. measured: what was logged; idealised: the blocks of the trace in caches
+that hold everything at once; modelled: a model, or sizes of tiers that no log states."""
 Cell = bool | int | float | str | None
 
 
@@ -60,6 +63,8 @@ class Table(msgspec.Struct, kw_only=True):
     meanings: list[str]
     rows: list[list[Cell]]
     is_modelled: bool = False
+    """Made by a model, not by a query."""
+    basis: Basis = "measured"
     truncated_from: int | None = None
     """Rows before truncation, if any were left out."""
 
@@ -122,6 +127,9 @@ class Reuse(msgspec.Struct, kw_only=True):
     observed_hit_ratio_tokens: float | None
     """cached_tokens / prompt_tokens where both are known: what the deployed cache did."""
     hit_curve: list[CurvePoint]
+    knee: CurvePoint | None = None
+    """The first point of `hit_curve` within two points of its highest hit ratio: beyond it more
+    room adds little. Null without a curve."""
     unknown_reason: str | None = None
     observed_unknown_reason: str | None = None
     """Why `observed_hit_ratio_tokens` is null, and where engine-wide ratios stand instead."""
@@ -231,8 +239,8 @@ class Option(msgspec.Struct, kw_only=True):
     """Whole instances that it gives back at today's SLO, against HBM only: the value by replays on
     fewer instances, the low by the same at the ends of the constants, the high by the estimate."""
     instances_at_slo: int | None = None
-    """Instances that are enough for today's SLO, by search, else by the replays that were made, of
-    the better of its load decisions; null where it takes more than the stated fleet."""
+    """Instances that are enough for today's SLO, by search, else by the replays that were made,
+    with the load decision of this row; null where it takes more than the stated fleet."""
     is_feasible: bool = True
     """False: it cannot carry the load on the stated fleet; its times mean nothing then."""
     offered_load: float | None = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvtrace.audit.checks_sampling import at_least, sampled_log
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.ranges import ratio
 from kvtrace.audit.record import BytesDistribution, CurvePoint, Data, Kv, Reuse
+from kvtrace.audit.thresholds import LITTLE
 from kvtrace.audit.view import count, number, rows_of, summary_of
 from kvtrace.audit.words import WHY_UNKNOWN
 
@@ -26,6 +27,7 @@ def build_reuse_part(queries: Mapping[str, ResultOfQuery], data: Data) -> Reuse:
     if not is_known:
         row = {}
     observed = _observed_ratio(queries)
+    curve = _curve(queries) if is_known else []
     return Reuse(
         reusable_ratio_blocks=number(row, "reusable_ratio_blocks"),
         reusable_ratio_tokens=number(row, "reusable_ratio_tokens"),
@@ -35,7 +37,8 @@ def build_reuse_part(queries: Mapping[str, ResultOfQuery], data: Data) -> Reuse:
         reusable_blocks=count(row, "reusable_blocks"),
         reusable_tokens=count(row, "reusable_tokens"),
         observed_hit_ratio_tokens=observed,
-        hit_curve=_curve(queries) if is_known else [],
+        hit_curve=curve,
+        knee=find_knee(curve),
         unknown_reason=None if is_known else WHY_UNKNOWN[data.evidence_grade],
         observed_unknown_reason=_why_not_observed(queries) if observed is None else None,
         lower_bound_reason=at_least(sampled_log(data.sources, data.notes)) if is_known else None,
@@ -82,6 +85,14 @@ def _why_not_observed(queries: Mapping[str, ResultOfQuery]) -> str:
         f"per request unknown; engine-wide samples ({' and '.join(named)}): see "
         "latency/hit_and_ttft_over_time and samples/over_time"
     )
+
+
+def find_knee(curve: Sequence[CurvePoint]) -> CurvePoint | None:
+    """The first point whose hit ratio is less than `LITTLE` below the highest of the curve."""
+    ratios = [point.hit_ratio_tokens or 0.0 for point in curve]
+    most = max(ratios, default=0.0)
+    near = (p for p, hit in zip(curve, ratios, strict=True) if hit and most - hit < LITTLE.value)
+    return next(near, None)
 
 
 def _curve(queries: Mapping[str, ResultOfQuery]) -> list[CurvePoint]:

@@ -30,4 +30,5 @@ class TableShape:
             meanings=list(meanings),
             rows=rows,
             is_modelled=True,
+            basis="modelled",
         )

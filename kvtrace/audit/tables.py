@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvtrace.audit.inputs import ResultOfQuery
-from kvtrace.audit.record import Table
+from kvtrace.audit.record import Basis, Table
 from kvtrace.audit.view import Value
 
 MAX_ROWS: Final = 2000
@@ -33,7 +33,7 @@ TITLES: Final[Mapping[str, str]] = {
     "latency/hit_and_ttft_thirds": "Hit ratio and TTFT by third of the window (measured)",
     "latency/hit_and_ttft_over_time": "Hit ratio and TTFT over time (measured)",
     "latency/prefill_by_reuse": "Prefill by prompt length and reuse (measured)",
-    "latency/quantiles": "Quantiles of latency with intervals (measured)",
+    "latency/quantiles": "Intervals of these quantiles of latency (measured)",
     "latency/quantiles_by_cached_share": "Quantiles of latency by cached share (measured)",
     "latency/quantiles_by_kv_bytes": "Quantiles of latency by KV bytes of the prompt (measured)",
     "latency/quantiles_by_prompt": "Quantiles of latency by prompt length (measured)",
@@ -87,6 +87,26 @@ TITLES: Final[Mapping[str, str]] = {
 }
 
 
+_ON_SIZES: Final = (
+    "policies/hits",
+    "pooling/",
+    "replay/",
+    "reuse/capacity_marks",
+    "writes/endurance",
+)
+"""Queries over replays, or over sizes of tiers (or a usual life of drives) that are settings."""
+_ON_BLOCKS: Final = (
+    "block_size/",
+    "generated/",
+    "kv/",
+    "policies/",
+    "reuse/",
+    "sharing/",
+    "writes/",
+)
+"""Queries over block identity: caches without a clock of their own."""
+
+
 def is_carried(name: str) -> bool:
     """Whether the record carries the result of a query: it has a title here, or is a check."""
     return name in TITLES or name.startswith(CHECKS)
@@ -108,8 +128,16 @@ def _table(name: str, result: ResultOfQuery) -> Table:
         units=list(result.units),
         meanings=list(result.meanings),
         rows=rows,
+        basis=basis_of(name),
         truncated_from=height if height > MAX_ROWS else None,
     )
+
+
+def basis_of(name: str) -> Basis:
+    """What the result of a query rests on, by its name."""
+    if name.startswith(_ON_SIZES):
+        return "modelled"
+    return "idealised" if name.startswith(_ON_BLOCKS) else "measured"
 
 
 def _default_title(name: str) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kvtrace.audit.record import Cell, Quantity, Table
+from kvtrace.audit.record import Basis, Cell, Quantity, Table
 from kvtrace.report.format import (
     Scale,
     exact_value,
@@ -129,6 +129,20 @@ def title_of(id: str) -> str:
     return f"{label_of(idea)} ({safe_text(subject, limit=60)})" if subject else label_of(idea)
 
 
+_ORIGINS: Final[Mapping[Basis, Origin]] = {
+    "measured": "measured",
+    "idealised": "computed",
+    "modelled": "modelled",
+}
+
+
+def _origin_of(table: Table, stated: Origin | None) -> Origin:
+    """As the page states it, but a model stays one; else by what the table rests on."""
+    if table.is_modelled or table.basis == "modelled":
+        return "modelled"
+    return stated or _ORIGINS[table.basis]
+
+
 def table_view(table: Table, *, source: str = "", origin: Origin | None = None) -> TableView:
     """A table of the record; `source` names its maker where no query did."""
     heads = tuple(
@@ -154,7 +168,7 @@ def table_view(table: Table, *, source: str = "", origin: Origin | None = None) 
     return TableView(
         anchor=f"table-{slug(table.id)}",
         title=plain_title(table.title),
-        origin=origin or ("modelled" if table.is_modelled else "measured"),
+        origin=_origin_of(table, origin),
         source=safe_text(table.query or source),
         is_query=table.query is not None,
         heads=heads,

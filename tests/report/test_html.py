@@ -99,7 +99,7 @@ def poison(value: object) -> object:
     """`value` with every free text in it hostile; closed sets and keys stay."""
     if isinstance(value, dict):
         keep = {"outcome", "confidence", "severity", "kind", "action_kind", "evidence_grade"}
-        keep |= {"role", "clock", "compression", "unit", "binds", "columns", "units", "id"}
+        keep |= {"basis", "role", "clock", "compression", "unit", "binds", "columns", "units", "id"}
         return {k: v if k in keep else poison(v) for k, v in value.items()}
     if isinstance(value, list):
         return [poison(one) for one in value]

@@ -9,8 +9,11 @@ import pytest
 
 from kvtrace.audit.record import AuditRecord, Cell
 from kvtrace.report.figures import all_charts
+from kvtrace.report.format import NBSP
 from kvtrace.report.html import render_html
 from kvtrace.report.questions import SHORT_ROWS, Part, latency_parts, reuse_parts, still_climbing
+from kvtrace.report.questions.facts import Row
+from kvtrace.report.questions.latency import in_one_unit
 from kvtrace.report.texts import load_texts
 from tests.report.records import make_bare_record, make_record, make_table
 
@@ -256,3 +259,15 @@ def test_no_part_is_empty() -> None:
     for part in parts_of(make_record()).values():
         says = part.sentences or part.charts or part.small or part.open_tables
         assert bool(says) != (part.missing is not None), part.id
+
+
+def test_a_sentence_of_latencies_keeps_to_one_unit() -> None:
+    # 8 621 ms beside 35.9 s reads as 8.62 s.
+    table = quantiles(make_record()).tables["latency/quantiles"]
+    values: dict[str, Cell] = {"p50": 8621.0, "p99": 35_931.0}
+    cells: dict[str, Cell] = {f"{name}_ms": value for name, value in values.items()}
+    for name, value in values.items():
+        cells |= {f"{name}_low_ms": value, f"{name}_high_ms": value}
+    row = Row(table, [cells.get(column) for column in table.columns])
+    shown = in_one_unit(row, "p99", EN)
+    assert [shown["p50"], shown["value"]] == [f"8.62{NBSP}s", f"35.9{NBSP}s"]

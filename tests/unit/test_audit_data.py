@@ -13,12 +13,14 @@ from kvtrace.audit.build import build_audit
 from kvtrace.audit.data import build_data, dating_files, grade_of
 from kvtrace.audit.inputs import SettingValue
 from kvtrace.audit.modelled_tables import build_modelled_tables
-from kvtrace.audit.record import Data, Validity
+from kvtrace.audit.record import CurvePoint, Data, Validity
+from kvtrace.audit.reuse_kv import find_knee
 from kvtrace.audit.tables import MAX_ROWS, build_tables
 from kvtrace.audit.window import deployment_validity
 from kvtrace.cost.deployment import build_deployment
 from kvtrace.cost.fleet import default_fleet
 from kvtrace.query.catalog import QueryResult
+from kvtrace.report.view import table_view
 from kvtrace.schema.manifest import CacheDomain, Manifest, Note, SourceEntry
 from tests.unit.audit_fakes import (
     make_deployment,
@@ -354,3 +356,35 @@ def test_curve_bytes_and_kv_come_from_their_queries() -> None:
     assert record.kv.distribution.p99 is None
     (point,) = record.reuse.hit_curve
     assert (point.capacity_blocks, point.capacity_bytes) == (1000, 1e9)
+
+
+def test_a_table_says_what_it_rests_on() -> None:
+    rows = query([{"capacity_blocks": 1, "hit_ratio_tokens": 0.1}])
+    queries = reuse_queries() | {
+        "latency/summary": MEASURED,
+        "reuse/capacity_marks": rows,
+        "pooling/added": rows,
+    }
+    tables = build_audit(make_input(queries=queries)).tables
+    assert tables["latency/summary"].basis == "measured"
+    assert tables["reuse/summary"].basis == "idealised"
+    # Sizes of tiers are settings, not logs.
+    assert tables["reuse/capacity_marks"].basis == "modelled"
+    assert tables["pooling/added"].basis == "modelled"
+    assert tables["replay/against_measured"].basis == "modelled"
+    assert table_view(tables["reuse/capacity_marks"], origin="computed").origin == "modelled"
+    assert table_view(tables["reuse/summary"]).origin == "computed"
+
+
+def test_the_knee_is_where_more_room_adds_less_than_two_points() -> None:
+    curve = [
+        CurvePoint(
+            capacity_blocks=blocks, capacity_bytes=None, hit_ratio_blocks=None, hit_ratio_tokens=hit
+        )
+        for blocks, hit in ((10, 0.1), (100, 0.57), (1000, 0.585), (10_000, 0.6))
+    ]
+    # 57 % is three points below 60 %, 58.5 % less than two.
+    knee = find_knee(curve)
+    assert knee is not None
+    assert knee.capacity_blocks == 1000
+    assert find_knee([]) is None

@@ -178,8 +178,8 @@ def test_twenty_requests_prove_nothing(tmp_path: Path) -> None:
 def test_an_hour_of_log_does_not_stand_for_every_hour_of_a_month(tmp_path: Path) -> None:
     verdict = audit(write_log(tmp_path / "log.jsonl")).verdict
     assert verdict.outcome == "pays_only_if"
-    assert "the month is like this window: 59.9 min of log do not show" in verdict.headline
-    assert any("a month is this window of 59.9 min, repeated" in r for r in verdict.reasons)
+    assert "the month is like this window: 60.3 min of log do not show" in verdict.headline
+    assert any("a month is this window of 60.3 min, repeated" in r for r in verdict.reasons)
 
 
 def test_pays_only_if_a_setting_holds(tmp_path: Path) -> None:

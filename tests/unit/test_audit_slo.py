@@ -398,6 +398,18 @@ def test_a_rival_that_is_good_enough_at_one_end_takes_the_low() -> None:
     assert "HBM only does as well" in saved.at_ends
 
 
+def test_a_row_of_the_options_is_of_one_load_decision() -> None:
+    # Loading every hit the pool misses HBM's 320 s by its move; an arbiter keeps it on eight.
+    every = make_result("pool_dram_tcp", hits={"hbm": 2000, "pool": 4400}, pull_s=300.0)
+    sparing = make_result(
+        "pool_dram_tcp", hits={"hbm": 2000, "pool": 2200}, pull_s=40.0, load_decision="arbiter"
+    )
+    record = build_audit(make_input(replays=(*standard_replays()[:3], every), arbiter=(sparing,)))
+    row = next(option for option in record.options if option.id == "pool_dram_tcp")
+    assert row.keeps_slo is False
+    assert row.instances_at_slo is None
+
+
 def test_the_claims_of_a_fleet_name_the_replays_that_test_them() -> None:
     fleets = build_fleets(make_trace(), standard_replays(), fewer=standard_fewer())
     (over_all, over_hbm) = fleets.claims()
@@ -417,7 +429,7 @@ def test_the_ends_replay_each_claim_with_slow_moves_and_both_prefills() -> None:
         return make_result(scenario.option_id, hits={"hbm": 0}, instances=scenario.instances)
 
     deployment, fleet = make_deployment(), make_fleet()
-    ends = replay_ends(fleets, make_trace(), deployment, fleet, replay)
+    ends = replay_ends(fleets.claims(), fleets.today, make_trace(), (deployment, fleet), replay)
     assert [end.title for end in ends] == [end.title for end in ENDS]
     one_end = [(s.option_id, s.instances) for s in seen[: len(seen) // 2]]
     assert one_end[:2] == [("hbm_only", 8), ("pool_dram_rdma_direct", 7)]

@@ -141,6 +141,11 @@ def _curve_summary(record: AuditRecord, texts: Texts) -> str:
         last=show(x[-1], unit, texts),
         last_hit=show(curve[-1].hit_ratio_tokens, "ratio", texts),
     )
+    knee = record.reuse.knee
+    if knee is not None:
+        size = show(knee.capacity_blocks if unit == "blocks" else knee.capacity_bytes, unit, texts)
+        ratio = show(knee.hit_ratio_tokens, "ratio", texts)
+        ends += f" {texts('chart.curve.knee', size=size, ratio=ratio)}"
     return f"{ends} {marks}".strip()
 
 

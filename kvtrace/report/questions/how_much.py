@@ -48,7 +48,7 @@ def how_much(record: AuditRecord, texts: Texts, drawn: Mapping[str, ChartView]) 
         "how_much",
         texts("q.how_much.title"),
         sentences=tuple(sentences),
-        points=tuple(_why(row, texts) for row in explained),
+        points=tuple(_why(row, texts) for row in explained if row["cause_numerator"]),
         points_title=texts("q.how_much.why"),
         points_source=why[0] if why else None,
         small=tuple(

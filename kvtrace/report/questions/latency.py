@@ -8,6 +8,7 @@ from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
 from kvtrace.report.charts import Axis, Series, plot_text
 from kvtrace.report.figures.common import MOVE, PALETTE, PREFILL, QUEUE, bucket_label
+from kvtrace.report.format import format_in, pick_scale
 from kvtrace.report.questions.facts import Facts, Row, facts, seconds
 from kvtrace.report.questions.part import Part, absent_part, chart_of, choose, tables
 from kvtrace.report.texts import Texts
@@ -39,12 +40,9 @@ def quantiles(record: AuditRecord, texts: Texts) -> Part:
         texts(
             "q.quantiles.metric",
             metric=metric_name(row.text("metric"), texts),
-            p50=row.show("p50_ms", texts),
-            p50_range=_span(row, "p50", texts),
             top=top.upper(),
-            value=row.show(f"{top}_ms", texts),
-            range=_span(row, top, texts),
             requests=row.show("requests", texts),
+            **in_one_unit(row, top, texts),
         )
         for row in every
         if (top := _highest(row)) is not None and row.text("metric") in (*_TTFT, "tpot", "e2e")
@@ -62,6 +60,23 @@ def quantiles(record: AuditRecord, texts: Texts) -> Part:
         short=(_metrics(every, texts),),
         folded=tables(record, ("latency/quantiles",), "measured"),
     )
+
+
+def in_one_unit(row: Row, top: str, texts: Texts) -> dict[str, str]:
+    """The median, the highest quantile and their intervals, in the unit of the largest."""
+    names = [f"{name}{end}_ms" for name in ("p50", top) for end in ("", "_low", "_high")]
+    scale = pick_scale("ms", [row[name] for name in names])
+    shown = [
+        row.show(name, texts) if scale is None else format_in(row[name], scale) or texts("unknown")
+        for name in names
+    ]
+    p50, p50_low, p50_high, value, low, high = shown
+    return {
+        "p50": p50,
+        "p50_range": p50_low if p50_low == p50_high else f"{p50_low} – {p50_high}",
+        "value": value,
+        "range": low if low == high else f"{low} – {high}",
+    }
 
 
 def _metrics(rows: Facts, texts: Texts) -> TableView:

@@ -89,6 +89,8 @@ def choose(
         units=[table.units[i] for i in places],
         meanings=[table.meanings[i] for i in places],
         rows=[[row.cells[i] for i in places] for row in rows],
+        is_modelled=table.is_modelled,
+        basis=table.basis,
     )
 
 
