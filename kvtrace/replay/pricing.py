@@ -12,6 +12,9 @@ from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.state import Requests
 from kvtrace.replay.topology import NO_ROUTE, Tier
 
+_Found = tuple[list[tuple[Tier, int]], float]
+"""(what each tier adds to a run, in tokens; seconds of the lookups)"""
+
 
 class ServingPrice:
     """Seconds of move and recompute that a request would take on an instance."""
@@ -28,17 +31,22 @@ class ServingPrice:
         self._kv_bytes = scenario.kv_bytes_per_token
         self._loads_all = scenario.load_decision == "always"
         self._requests = requests
-        self._tiers = tiers
         self._known = known
         self._net = net
-        self._is_shared = all(tier.spec.scope == "shared" for tier in tiers)
+        own = len(tiers)
+        while own and tiers[own - 1].spec.scope == "shared":
+            own -= 1
+        self._own, self._shared = tiers[:own], tiers[own:]
+        """The chain up to its last private tier, and what follows: the same for all instances."""
         self._request = 0
+        self._blocks = 0
         self._rest_of: dict[int, float] = {}
-        self._parts_of: dict[Run, tuple[list[tuple[Tier, int]], float]] = {}
+        self._parts_of: dict[Run, _Found] = {}
 
     def begin(self, request: int) -> None:
         """The prices asked from now on are those of this request."""
         self._request = request
+        self._blocks = self._requests.table.request_blocks[request]
         self._rest_of.clear()
         self._parts_of.clear()
 
@@ -51,8 +59,6 @@ class ServingPrice:
         requests, request = self._requests, self._request
         run = self._known.hbm_run(request, instance)
         hit = requests.tokens(request, run[2])
-        if not self._tiers or run[2] == requests.table.request_blocks[request]:
-            return self._rest_s(hit)
         parts, lookup_s = self._parts(instance, run)
         least_s = total_s = self._rest_s(hit)
         move_s = 0.0
@@ -63,27 +69,38 @@ class ServingPrice:
             least_s = min(least_s, total_s)
         return lookup_s + (total_s if self._loads_all else least_s)
 
-    def _parts(self, instance: int, run: Run) -> tuple[list[tuple[Tier, int]], float]:
-        """(what each tier adds to the run, in tokens; seconds of the lookups)."""
-        found = self._parts_of.get(run) if self._is_shared else None
-        if found is not None:
-            return found
+    def _parts(self, instance: int, run: Run) -> _Found:
+        """What the tiers add to the run."""
+        parts, lookup_s = [], 0.0
+        if self._own:
+            parts, lookup_s, run = self._walk(self._own, instance, run)
+        if not self._shared or run[2] == self._blocks:
+            return parts, lookup_s
+        found = self._parts_of.get(run)
+        if found is None:
+            more, more_s, _ = self._walk(self._shared, instance, run)
+            found = self._parts_of[run] = more, more_s
+        return (parts + found[0] if parts else found[0]), lookup_s + found[1]
+
+    def _walk(
+        self, tiers: Sequence[Tier], instance: int, run: Run
+    ) -> tuple[list[tuple[Tier, int]], float, Run]:
+        """(what each tier adds, in tokens; seconds of the lookups; the run after them)."""
         requests, request = self._requests, self._request
-        total = requests.table.request_blocks[request]
         parts: list[tuple[Tier, int]] = []
         lookup_s = 0.0
-        start = run
-        for tier in self._tiers:
-            lookup_s += tier.spec.lookup_s
-            before = requests.tokens(request, run[2])
-            run = self._known.tier_run(request, instance, tier.index, run)
-            added = requests.tokens(request, run[2]) - before
-            if added:
-                parts.append((tier, added))
-            if run[2] == total:
+        for tier in tiers:
+            if run[2] == self._blocks:
                 break
-        self._parts_of[start] = parts, lookup_s
-        return parts, lookup_s
+            lookup_s += tier.spec.lookup_s
+            longer = self._known.tier_run(request, instance, tier.index, run)
+            if longer[2] > run[2]:
+                tokens = requests.tokens(request, run[2])
+                added = requests.tokens(request, longer[2]) - tokens
+                if added:
+                    parts.append((tier, added))
+                run = longer
+        return parts, lookup_s, run
 
     def _rest_s(self, hit: int) -> float:
         """Prefill of what is left after a hit."""

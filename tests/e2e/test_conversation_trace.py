@@ -82,8 +82,17 @@ def test_kv_bytes(audit: dict[str, Any]) -> None:
 
 def test_options_are_all_there(audit: dict[str, Any]) -> None:
     ids = [option["id"] for option in audit["options"]]
-    assert {"hbm_only", "dram_idle"} <= set(ids)
+    assert {"hbm_only", "kv_routing", "dram_idle", "dram_idle_kv_routing"} <= set(ids)
     assert {"pool_dram_tcp", "pool_dram_rdma_bounce", "pool_dram_rdma_direct"} <= set(ids)
+
+
+def test_routing_serves_most_of_what_a_pool_does(audit: dict[str, Any]) -> None:
+    """A pool is worth what routing by the caches leaves: without it, it seems worth three times."""
+    hits = {option["id"]: option["hit_ratio_tokens"] for option in audit["options"]}
+    pool = hits["pool_dram_rdma_direct"]
+    assert hits["kv_routing"] > 2 * hits["hbm_only"]
+    assert hits["dram_idle_kv_routing"] > 0.8 * pool > 2.4 * hits["dram_idle"]
+    assert audit["verdict"]["outcome"] != "pays"
 
 
 def test_second_run_reuses_the_dataset_and_gives_the_same_bytes(

@@ -217,3 +217,32 @@ def test_one_instance_takes_everything_by_any_routing() -> None:
 def test_routing_that_cannot_be_is_refused(changes: dict[str, object], fault: str) -> None:
     with pytest.raises(ModelError, match=fault):
         simulate(make_trace([Ask(0, "a")]), routed("kv_centric", **changes))
+
+
+@pytest.mark.parametrize(("queued", "expected"), [("xyz", 0), ("vwxyz", 1)])
+def test_kv_centric_continues_from_a_private_tier_in_the_pool(queued: str, expected: int) -> None:
+    # Block a is in DRAM of instance 0 (p has pushed it out of HBM, which holds one block); a and b
+    # are in the pool. "ab" takes on instance 0 ten tokens from DRAM (20 B at 200 B/s: 0.1 s) and
+    # nine from the pool, the last one being computed (18 B at 2 B/s over the NIC: 9 s, then 0.09 s
+    # over PCIe), then 0.25 s: 9.44 s. On instance 1 the pool brings all 19: 19 + 0.19 + 0.25 s.
+    # Behind 7.5 s of queue instance 0 is nearer (16.94 s), behind 12.5 s (21.94 s) it is not.
+    asks = [Ask(0, "a"), Ask(20, "b"), Ask(50, "p"), Ask(70, "q"), Ask(100, queued), Ask(100, "ab")]
+    scenario = routed(
+        "kv_centric",
+        hbm_capacity_bytes=10 * KV_BYTES,
+        tiers=(dram_tier(), replace(pool_tier(), write=())),
+        links=links(pcie=200.0, nic=2.0, pool=2.0),
+    )
+    assert taken_by(asks, scenario) == [0, 1, 0, 1, 0, expected]
+
+
+def test_the_last_token_of_a_prompt_is_no_part_of_a_load() -> None:
+    # "ab" without its last token (19) is in HBM of 0 as block a, and block b in the pool adds nine;
+    # a prompt of 11 tokens over both blocks gains nothing from b: its last token is computed.
+    asks = [Ask(0, "a"), Ask(20, "xb"), Ask(100, "ab", 11), Ask(200, "ab")]
+    free = {
+        "tiers": (replace(pool_tier(), read=(), write=()),),
+        "links": links(nic=1, pool=1, pcie=1),
+    }
+    result = simulate(make_trace(asks), routed("kv_centric", **free))
+    assert result.timeline.computed_tokens.tolist()[2:] == [1, 1]
