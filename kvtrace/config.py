@@ -217,7 +217,8 @@ def _read_file(path: Path) -> dict[str, object]:
             "KVT-S004",
             "the config file cannot be read",
             where=Location(str(path)),
-            cause=str(error),
+            cause=error.strerror,
+            hint="name another with `--config FILE`, or leave it out: no config file is needed",
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(

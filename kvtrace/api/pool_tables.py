@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -30,6 +31,17 @@ TABLE: Final = "pool_hits"
 def block_bytes(deployment: Deployment, block_tokens: int) -> float:
     """KV bytes of a full block, one copy."""
     return deployment.kv_bytes_per_token_unreplicated * block_tokens
+
+
+def fleet_bytes(
+    instance_bytes: float, deployment: Deployment, *, instances: int, block_tokens: int
+) -> float:
+    """Bytes, of one copy, of the whole blocks that a tier of this size holds on all instances.
+
+    Rounded up, so that a division by the bytes of a block gives these blocks again.
+    """
+    blocks = blocks_of_bytes(instance_bytes, deployment.kv_bytes_per_token * block_tokens)
+    return float(math.ceil(blocks * instances * block_bytes(deployment, block_tokens)))
 
 
 def level_of(deployment: Deployment, fleet: Fleet, block_tokens: int) -> Level:

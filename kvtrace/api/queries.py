@@ -11,7 +11,7 @@ from kvtrace.api.results import QueryTable, to_json
 from kvtrace.api.stages import DATASET_FOLDER
 from kvtrace.config import Settings, resolve_settings
 from kvtrace.duckdb_session import Param
-from kvtrace.errors import UsageError
+from kvtrace.errors import InputError, OutputError, UsageError
 from kvtrace.query.catalog import Catalog, load_catalog
 from kvtrace.query.header import QueryInfo
 from kvtrace.query.limits import OWN_MAX_ROWS, OWN_MEMORY, OWN_SPILL, OWN_TIMEOUT_S, Limits
@@ -143,11 +143,16 @@ def open_dataset(path: Path | str) -> Dataset:
     """The dataset of an output folder, or the dataset folder itself.
 
     Raises:
-        OutputError: there is none, it is damaged, or a newer kvtrace wrote it.
+        InputError: there is none, it is damaged, or a newer kvtrace wrote it.
     """
     folder = Path(path)
     inner = folder / DATASET_FOLDER
-    return Dataset.open(inner if inner.is_dir() else folder)
+    try:
+        return Dataset.open(inner if inner.is_dir() else folder)
+    except OutputError as error:
+        raise InputError(
+            error.code, error.message, where=error.where, cause=error.cause, hint=error.hint
+        ) from error
 
 
 def _catalog(folders: Folders) -> Catalog:

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from kvtrace.api.pool_tables import fleet_bytes
 from kvtrace.api.setup import FROM_LOGS, choose_deployment
 from kvtrace.api.stages import AUDIT_FILE, read_earlier, with_earlier
 from kvtrace.api.texttable import shown_cell
@@ -94,7 +95,7 @@ def _tiers(
 ) -> list[Known]:
     """Sizes of the tiers of all instances, of one copy of the KV, as the audit took them.
 
-    Formula: bytes of an instance x instances x (one copy / all copies of a token); the pool as is.
+    Whole blocks of each instance, as the audit counts them; the pool as is.
     """
     try:
         deployment, _ = choose_deployment(with_earlier(settings, earlier), manifest)
@@ -102,12 +103,16 @@ def _tiers(
         return []
     stated = {one.id: one.value for one in earlier.assumptions}
     instances = stated.get("instances")
-    copies = deployment.kv_bytes_per_token / deployment.kv_bytes_per_token_unreplicated
+    block_tokens = manifest.totals.block_size_tokens or 1
     found = []
     for name in wanted:
         size = stated.get(_SIZED_BY[name])
         if isinstance(size, int | float) and isinstance(instances, int) and size:
-            in_all = float(size) if name == POOL else size * instances / copies
+            in_all = (
+                float(size)
+                if name == POOL
+                else fleet_bytes(size, deployment, instances=instances, block_tokens=block_tokens)
+            )
             found.append(Known(name, in_all, f"{AUDIT_FILE}: {_SIZED_BY[name]}"))
     return found
 

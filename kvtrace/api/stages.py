@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Final
 
 from kvtrace import __version__
 from kvtrace.api import policy_tables, pool_tables
-from kvtrace.api.pool_tables import block_bytes, level_of
+from kvtrace.api.pool_tables import fleet_bytes
 from kvtrace.api.replays import (
     Replays,
     accepted,
@@ -40,7 +39,7 @@ from kvtrace.audit.tables import is_carried
 from kvtrace.config import Setting, Settings
 from kvtrace.cost.deployment import Deployment
 from kvtrace.duckdb_session import Param
-from kvtrace.errors import Location, OutputError, UsageError
+from kvtrace.errors import InputError, Location, OutputError, UsageError
 from kvtrace.exec.progress import Progress
 from kvtrace.ingest.mapping import Mapping, load_mapping
 from kvtrace.ingest.pipeline import fingerprint, ingest_paths
@@ -272,25 +271,20 @@ def _run_queries(dataset: Dataset, setup: Setup) -> dict[str, QueryResult]:
 
 
 def _known_params(manifest: Manifest, setup: Setup) -> dict[str, Param]:
-    """Of what queries ask for, what is known; sizes of tiers are of one copy of the KV.
-
-    Formula: a tier of an instance holds its whole blocks (with all copies of a token) x bytes of
-    one copy x instances.
-    """
+    """Of what queries ask for, what is known; sizes of tiers are of one copy of the KV."""
     deployment, fleet = setup.deployment, setup.fleet
     block_tokens = manifest.totals.block_size_tokens
-    level = level_of(deployment, fleet, block_tokens or 1)
-    block = block_bytes(deployment, block_tokens or 1)
 
-    def all_instances(blocks: int) -> float:
-        """Rounded up, so that a division by the bytes of a block gives these blocks again."""
-        return float(math.ceil(blocks * fleet.instances * block))
+    def all_instances(size: float) -> float:
+        return fleet_bytes(
+            size, deployment, instances=fleet.instances, block_tokens=block_tokens or 1
+        )
 
     known: dict[str, Param] = {
         "block_size_tokens": block_tokens,
         "kv_bytes_per_token": deployment.kv_bytes_per_token_unreplicated,
-        "hbm_bytes": all_instances(level.hbm_blocks),
-        "dram_bytes": all_instances(level.dram_blocks),
+        "hbm_bytes": all_instances(deployment.hbm_cache_bytes),
+        "dram_bytes": all_instances(fleet.dram_idle_bytes_per_instance.value),
         "pool_bytes": float(fleet.pool_dram_bytes.value),
     }
     return {name: value for name, value in known.items() if value}
@@ -384,12 +378,12 @@ def read_audit(path: Path) -> bytes:
     """Bytes of an audit.json.
 
     Raises:
-        OutputError: it is absent or unreadable.
+        InputError: it is absent or unreadable.
     """
     try:
         return path.read_bytes()
     except OSError as error:
-        raise OutputError(
+        raise InputError(
             "KVT-A003",
             "the audit cannot be read",
             where=Location(str(path)),

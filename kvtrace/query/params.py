@@ -24,8 +24,18 @@ def _finite(text: str) -> float:
     return value
 
 
+_BIGINT_MOST: Final = 2**63 - 1
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if abs(value) > _BIGINT_MOST:
+        raise ValueError(text)
+    return value
+
+
 _PARSERS: Final[dict[str, Callable[[str], int | float | str | bool]]] = {
-    "BIGINT": int,
+    "BIGINT": _whole,
     "DOUBLE": _finite,
     "VARCHAR": str,
     "BOOLEAN": _truth,

@@ -10,6 +10,8 @@ import pytest
 
 from kvtrace import api
 from kvtrace.cli.app import run
+from kvtrace.errors import ExitCode, InputError, UsageError
+from kvtrace.query.params import parse_param
 from tests.conftest import REPO
 
 HEADED = """-- name: my/statuses
@@ -217,3 +219,19 @@ def test_two_modes_at_once_are_named(capsys: Typed, made: Path) -> None:
     code, _, err = kvtrace(capsys, made, "reuse/summary", "--json", "--mode", "csv")
     assert code == 2
     assert "hint: leave one of them out: `--mode csv`" in err
+
+
+def test_a_number_beyond_64_bits_is_no_bigint() -> None:
+    assert parse_param("window_requests", "BIGINT", str(2**63 - 1)) == 2**63 - 1
+    with pytest.raises(UsageError) as caught:
+        parse_param("window_requests", "BIGINT", str(2**63))
+    assert caught.value.code == "KVT-Q023"
+    assert caught.value.hint == "write it as `window_requests=1000`"
+
+
+def test_a_dataset_or_audit_that_is_not_there_is_input_that_cannot_be_used(tmp_path: Path) -> None:
+    for call in (api.open_dataset, api.report):
+        with pytest.raises(InputError) as caught:
+            call(tmp_path / "nowhere")
+        assert caught.value.exit_code == ExitCode.INPUT_UNUSABLE
+        assert caught.value.hint

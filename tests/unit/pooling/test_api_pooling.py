@@ -8,10 +8,19 @@ from pathlib import Path
 import pytest
 
 from kvtrace import api
-from kvtrace.api.pool_tables import ASSUMED_INSTANCES, derive_for_audit, level_of, plan_pools
+from kvtrace.api.pool_tables import (
+    ASSUMED_INSTANCES,
+    block_bytes,
+    derive_for_audit,
+    fleet_bytes,
+    level_of,
+    plan_pools,
+)
 from kvtrace.api.setup import choose_deployment, choose_fleet
 from kvtrace.api.stages import whole_trace
 from kvtrace.config import Settings, resolve_settings
+from kvtrace.cost.deployment import build_deployment
+from kvtrace.cost.fleet import default_fleet
 from kvtrace.errors import UsageError
 from kvtrace.exec.progress import SilentProgress
 from kvtrace.reuse.pooling import Level
@@ -174,3 +183,14 @@ def test_levels_without_a_pool_or_anything_below_it_are_left_out(folder: Path) -
     for level in (Level(5, 5, 0), Level(0, 0, 5)):
         plan = plan_pools(dataset, trace, level, instances=[2], routings=["round_robin"])
         assert plan.levels == ()
+
+
+def test_a_capacity_has_one_number_of_blocks_wherever_it_is_counted() -> None:
+    # A block is 16 tokens; an odd size leaves a part of a block on each of three instances.
+    deployment = build_deployment("Meta-Llama-3.1-70B", "H100-SXM5", tp=8)
+    fleet = default_fleet(deployment, 3)
+    level = level_of(deployment, fleet, 16)
+    size = fleet_bytes(deployment.hbm_cache_bytes, deployment, instances=3, block_tokens=16)
+    assert size // block_bytes(deployment, 16) == 3 * level.hbm_blocks
+    whole = deployment.hbm_cache_bytes * 3 // (deployment.kv_bytes_per_token * 16)
+    assert whole > 3 * level.hbm_blocks
