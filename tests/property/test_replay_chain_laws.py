@@ -66,6 +66,7 @@ WRITE_MOMENTS: list[WriteMoment] = ["on_compute", "on_evict"]
 def special_scenarios(draw: st.DrawFn) -> Scenario:
     """Any scenario with tiers of any kind, and any way to decide about and overlap loads."""
     scenario = draw(scenarios())
+    can_preempt = not scenario.prefill_instances
     return replace(
         scenario,
         tiers=tuple(draw(special_tiers(tier)) for tier in scenario.tiers),
@@ -75,6 +76,7 @@ def special_scenarios(draw: st.DrawFn) -> Scenario:
         layers=4,
         load_chunk_tokens=8,
         prefetch=draw(st.sampled_from(["wait", "best_effort", "off"])),
+        kv_admission="as_needed" if can_preempt and draw(st.booleans()) else "whole",
     )
 
 
