@@ -26,7 +26,7 @@ from tests.unit.replay_cases import (
     pool_tier,
 )
 
-LAW = settings(deadline=None, max_examples=40)
+LAW = settings(deadline=None, max_examples=25)
 BLOCK_BYTES = KV_BYTES * BLOCK
 
 

@@ -15,7 +15,7 @@ from kvtrace.replay.caches import BlockCache, Clock
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.regret import regret_s
 from kvtrace.replay.result import ReplayResult, Timeline
-from kvtrace.replay.scenario import Scenario, TierSpec
+from kvtrace.replay.scenario import Overlap, Scenario, TierSpec
 from kvtrace.replay.tails import draw_tails
 from tests.unit.replay_cases import (
     KV_BYTES,
@@ -61,6 +61,17 @@ def test_chunks_in_a_pipeline_are_bound_by_the_slowest_stage() -> None:
     _, timeline = second(pooled(overlap="pipelined", load_chunk_tokens=10))
     assert timeline.ttft_s[1] == pytest.approx(1.0 + 0.1 + 0.1)
     assert timeline.pull_s[1] == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize("overlap", ["serial", "pipelined"])
+def test_links_of_twice_the_rate_halve_a_load(overlap: Overlap) -> None:
+    scenario = pooled(overlap=overlap, load_chunk_tokens=10)
+    fast = replace(scenario, links=links(pcie=400.0, nic=200.0, pool=160.0))
+    slow_s, fast_s = (
+        float(timeline.pull_s[1] + timeline.load_s[1])
+        for _, timeline in (second(scenario), second(fast))
+    )
+    assert fast_s == pytest.approx(slow_s / 2)
 
 
 @pytest.mark.parametrize(
