@@ -139,7 +139,7 @@ def test_the_queue_is_as_deep_as_the_engine_said(run: Run) -> None:
     seen = run.series
     found = occupancy(run.result, run.arrived_s, seen["t"])
     assert found.waiting.mean() == pytest.approx(seen["waiting"].mean(), rel=0.1)
-    assert found.waiting.max() == pytest.approx(seen["waiting"].max(), rel=0.02)
+    assert found.waiting.max() == pytest.approx(seen["waiting"].max(), rel=0.1)
     assert found.running.mean() == pytest.approx(seen["running"].mean(), rel=0.05)
     assert np.corrcoef(found.waiting, seen["waiting"])[0, 1] > 0.99
 

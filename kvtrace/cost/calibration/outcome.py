@@ -20,6 +20,8 @@ _TRAINED: Final = 2 / 3
 """Of the half that is fitted, the share that chooses which parameters join."""
 _NO_GAIN: Final = 1.1
 """Errors within this factor are alike: the smaller set of parameters is taken."""
+_NO_ERROR: Final = 0.005
+"""A median error that is not worth a fit."""
 _NO_BETTER: Final = (
     "fitted as well, it does not make later requests of the same half more predictable"
 )
@@ -222,7 +224,7 @@ class _Early:
         sets = _growing(sought)
         scores = [self._score(one, step) for one in sets]
         best = min(scores, default=0.0)
-        if not sets or self._score([], step) <= best:
+        if not sets or self._score([], step) <= max(best, _NO_ERROR):
             return [], {one.name: _AS_GOOD for one in sought}
         at = next(i for i, score in enumerate(scores) if score <= best * _NO_GAIN)
         joined = sets[at]

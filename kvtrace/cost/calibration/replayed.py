@@ -51,7 +51,7 @@ def calibrate_replayed(
             informed_by=lambda _: ("ttft", "tpot"),
             refused={},
             notes=tuple(notes),
-            is_forced=names is not None,
+            is_forced=True,
         ),
         seed=seed,
         step=_STEP,
