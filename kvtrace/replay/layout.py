@@ -23,7 +23,7 @@ def check_layout(scenario: Scenario) -> None:
     ]
     if faults:
         raise ModelError(
-            "KVT-R001",
+            "KVT-R003",
             f"scenario `{scenario.option_id}` cannot be replayed: {faults[0]}",
             cause="\n".join(faults[1:]) or None,
         )

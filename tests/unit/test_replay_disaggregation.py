@@ -147,4 +147,4 @@ def test_utilisation_and_load_are_those_of_either_group() -> None:
 def test_a_layout_that_cannot_be_is_refused(changes: dict[str, object], fault: str) -> None:
     with pytest.raises(ModelError, match=fault) as raised:
         simulate(make_trace([Ask(0, "a")]), split(**changes))
-    assert raised.value.code == "KVT-R001"
+    assert raised.value.code == "KVT-R003"
