@@ -13,7 +13,7 @@ from kvtrace.api.queries import is_dataset, open_dataset
 from kvtrace.api.results import to_json
 from kvtrace.api.stages import AUDIT_FILE, read_earlier
 from kvtrace.api.texttable import fitted_table
-from kvtrace.errors import OutputError, UsageError
+from kvtrace.errors import InputError, UsageError
 from kvtrace.store.dataset import Dataset
 from kvtrace.verify.check import Check, Verdict, compared, has_failed
 from kvtrace.verify.counters import DEFAULT_TOLERANCE
@@ -89,7 +89,7 @@ def verify(dataset: Path | str, *, tolerance: float = DEFAULT_TOLERANCE) -> Veri
 
     Raises:
         UsageError: the tolerance is no share.
-        OutputError: there is no dataset, or another kvtrace wrote it.
+        InputError: there is no dataset, or another kvtrace wrote it.
     """
     if not 0 <= tolerance < 1:
         raise UsageError(
@@ -97,7 +97,7 @@ def verify(dataset: Path | str, *, tolerance: float = DEFAULT_TOLERANCE) -> Veri
         )
     try:
         opened = open_dataset(dataset)
-    except OutputError as error:
+    except InputError as error:
         if error.cause is None or not is_dataset(dataset):
             raise
         why = f"{error.message}: {error.where}: {error.cause}"

@@ -132,10 +132,14 @@ def _instances(pool: PoolCase) -> str:
     saved = pool.instances_saved
     how = "by replay" if pool.is_saving_replayed else "by the estimate, no replay on fewer"
     noun = "instance" if saved.value == 1 else "instances"
-    low = f"the low, {saved.low:,.0f}, by replays at the ends of the constants"
+    low = (
+        f"the low, {saved.low:,.0f}, by replays at the ends of the constants; "
+        if pool.is_saving_replayed and saved.value
+        else ""
+    )
     return (
         f"{saved.value:,.0f} whole {noun} given back beyond the best option without a pool, {how} "
-        f"({low}; freed prefill alone: {pool.estimate.value:.2f}; the high is {saved.high:.2f})"
+        f"({low}freed prefill alone: {pool.estimate.value:.2f}; the high is {saved.high:.2f})"
     )
 
 
