@@ -26,7 +26,12 @@ class Admission:
         """Requests that were let in though no instance holds their KV."""
 
     def run_in_hbm(self, request: int, instance: Instance) -> Run:
-        """The leading run of the request that HBM of the instance holds."""
+        """The leading run of the request that HBM of the instance holds.
+
+        What the batch has generated takes its room first: it may push out a part of the run.
+        """
+        if self.preemptor is not None:
+            self.preemptor.take(instance)
         offset = self._offset
         return instance.hbm.extend(self._atoms, offset[request], 0, offset[request + 1])
 

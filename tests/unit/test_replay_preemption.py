@@ -132,3 +132,25 @@ def test_room_lasts_as_long_as_the_pace_says() -> None:
     batch.next_end(None)
     assert batch.time_of(8.0) == pytest.approx(2.0)  # two tokens every half second
     assert batch.time_of(-1.0) == 0.0
+
+
+def test_growth_of_the_batch_may_take_a_part_of_what_the_next_request_finds() -> None:
+    # HBM holds 110 tokens. When the last request is let in, its first block lies there, until what
+    # the batch has generated takes its room.
+    asks = [
+        Ask(0.0, [], 0, 9),
+        Ask(0.0, [(0,), (0, 0), (0, 0, 0)], 30, 7),
+        Ask(0.0, [(1,), (1, 0), (1, 0, 0), (1, 0, 0, 0)], 40, 0),
+        Ask(0.0, [(0,), *[(0, *[1] * depth) for depth in range(1, 7)]], 70, 0),
+        Ask(0.0, [(1,), (1, 0), (1, 0, 2)], 30, 2),
+    ]
+    scenario = make_scenario(
+        hbm_capacity_bytes=220.0,
+        prefill=PerToken(0.01, 0.0001),
+        decode=FlatStep(0.05, 0.01),
+        prefill_chunk_tokens=16,
+        kv_admission="as_needed",
+    )
+    timeline = simulate(make_trace(asks), scenario).timeline
+    assert timeline.hit_tokens["hbm"].tolist() == [0, 0, 0, 10, 0]
+    assert timeline.computed_tokens.tolist() == [0, 30, 40, 60, 30]
