@@ -12,7 +12,7 @@ import pytest
 
 from kvtrace import api
 from kvtrace.config import resolve_settings
-from kvtrace.errors import OutputError, UsageError
+from kvtrace.errors import InputError, UsageError
 from kvtrace.schema.manifest import Manifest
 from kvtrace.store.files import file_digest
 from kvtrace.verify import headline
@@ -178,7 +178,7 @@ def test_a_large_dataset_says_that_it_is_not_simulated(
 
 
 def test_no_dataset_is_an_error_and_so_is_a_wrong_tolerance(made: Path, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="there is no dataset here"):
+    with pytest.raises(InputError, match="there is no dataset here"):
         api.verify(tmp_path)
     with pytest.raises(UsageError, match="is no share of a total"):
         api.verify(made, tolerance=2)
