@@ -195,7 +195,8 @@ class Loads:
         fails = part.tier.tails is not None and part.tier.tails.read_fails[request]
         moved = 0.0
         if load.move is None:
-            self._requests.lookup_s[request] -= max(0.0, load.starts_s - now)
+            asked_s = self._requests.lookup_s[request] - max(0.0, load.starts_s - now)
+            self._requests.lookup_s[request] = max(0.0, asked_s)
         else:
             moved = self._mover.stop(load.move, now)
         load.parts = load.parts[: load.at]

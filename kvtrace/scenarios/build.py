@@ -233,4 +233,7 @@ def _change_links(plan: Plan, links: dict[str, LinkSpec]) -> None:
 def _in_chain(plan: Plan, tiers: Mapping[str, TierSpec]) -> tuple[TierSpec, ...]:
     if plan.chain is None:
         return tuple(tiers.values())
+    twice = next((name for name in plan.chain if plan.chain.count(name) > 1), None)
+    if twice is not None:
+        raise plan.reader.fault("chain", f"the chain names `{twice}` twice")
     return tuple(tiers[find_tier(name, tiers)] for name in plan.chain)

@@ -211,6 +211,15 @@ def test_the_best_effort_ends_when_the_gpu_is_idle() -> None:
     assert timeline.ttft_s[1] == pytest.approx(0.5)
 
 
+def test_a_stopped_lookup_never_took_less_than_no_time() -> None:
+    # 3600.1 + 0.3 rounds up, so that what is left of the lookup is more than the lookup.
+    late = replace(HIT, at_s=3600.1)
+    assert (late.at_s + 0.3) - late.at_s > 0.3
+    scenario = pooled(replace(pool_tier(), lookup_s=0.3), prefetch="best_effort")
+    timeline = simulate(make_trace([Ask(0.0, SHARED), late]), scenario).timeline
+    assert timeline.lookup_s[1] == 0.0
+
+
 def test_the_best_effort_loads_while_others_compute() -> None:
     # Instance 1 computes 200 tokens (2 s) when the hit comes; its load takes 1.4 s of them.
     trace = make_trace(

@@ -193,6 +193,12 @@ def test_a_chain_of_unknown_tiers_is_refused() -> None:
         built('base = "dram_idle"\nchain = ["pool"]\n')
 
 
+def test_a_chain_asks_a_tier_once() -> None:
+    with pytest.raises(UsageError) as refused:
+        built('base = "dram_idle"\nchain = ["host_dram", "host_dram"]\n')
+    assert "names `host_dram` twice" in str(refused.value.cause)
+
+
 def test_files_are_read_by_path_and_others_by_name(tmp_path: Path) -> None:
     place = tmp_path / "mine.toml"
     place.write_text('base = "dram_idle"\n', encoding="utf-8")
