@@ -206,6 +206,8 @@ class FlowNet(Generic[Owner]):
         on = self._of_index[route]
         component = on.component
         self._serve(component, now)
+        if self.ledger is not None:
+            self._book(on)
         place = next(i for i, flow in enumerate(on.flows) if flow[2] == owner)
         left = max(0.0, on.flows.pop(place)[0] - on.served)
         on.writes -= write

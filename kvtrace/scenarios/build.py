@@ -78,8 +78,10 @@ def build_scenario(
     tiers: dict[str, TierSpec] = {}
     for tier in base.tiers:
         route = route_of(tier, ())
-        if wired is not None:
-            route = wired.routes.get(_PATH_OF_OPTION.get(plan.base, "dram_pcie"), route)
+        path = _PATH_OF_OPTION.get(plan.base, "dram_pcie")
+        of_wired = None if wired is None else wired.routes.get(path)
+        if of_wired is not None:
+            route = of_wired
             links = {link.link_id: link for link in route.links}
         tiers[tier.tier_id] = _on_route(tier, route)
     for name, stated in plan.tiers.items():

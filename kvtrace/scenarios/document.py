@@ -102,7 +102,7 @@ def _load(name_or_file: str, what: str, known: Sequence[str], code: str) -> Docu
 
 def _read(path: Path) -> Document:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         return Document(path.stem, str(path), text, tomllib.loads(text))
     except OSError as error:
         raise UsageError(

@@ -97,6 +97,8 @@ def read_plan(document: Document) -> Plan:
     base = top.word("base") if top.has("base") else "hbm_only"
     if base not in OPTIONS:
         raise top.fault("base", f"there is no option `{base}`", hint=f"one of {', '.join(OPTIONS)}")
+    if top.has("hbm") and top.has("hbm_blocks"):
+        raise top.fault("hbm_blocks", "`hbm` and `hbm_blocks` are both stated")
     hardware = top.table.get("hardware")
     return Plan(
         document=document,
@@ -111,15 +113,22 @@ def read_plan(document: Document) -> Plan:
         topology=_topology(top),
         hbm_bytes=top.quantity("hbm", parse_bytes) if top.has("hbm") else None,
         hbm_blocks=top.whole("hbm_blocks") if top.has("hbm_blocks") else None,
-        kv_bytes_per_token=top.number("kv_bytes_per_token")
-        if top.has("kv_bytes_per_token")
-        else None,
+        kv_bytes_per_token=_kv_bytes(top),
         fields=_fields(top),
         tiers={name: _tier(reader) for name, reader in top.sections("tier").items()},
         chain=top.words("chain") if top.has("chain") else None,
         links={name: _link(reader) for name, reader in top.sections("link").items()},
         load=read_load(top),
     )
+
+
+def _kv_bytes(top: Reader) -> float | None:
+    if not top.has("kv_bytes_per_token"):
+        return None
+    stated = top.number("kv_bytes_per_token")
+    if stated == 0:
+        raise top.fault("kv_bytes_per_token", "`kv_bytes_per_token` is not above zero")
+    return stated
 
 
 def _engine(top: Reader) -> EnginePreset | None:

@@ -28,6 +28,25 @@ def test_two_flows_are_booked_at_their_shares() -> None:
     assert row.written_bytes.tolist() == [2.5, 7.5]
 
 
+def test_a_stopped_flow_has_booked_what_it_moved() -> None:
+    # A and B read at 5 bytes/s each. A stops at 1 s with 5 of its 20 bytes; B stops at 1.5 s, after
+    # half a second of 10 bytes/s; C then writes 10 bytes from 3 s to 4 s. Stretches of 2 s.
+    ledger = LinkLedger(2.0)
+    ledger.open(["wire"], [10.0], 0.0)
+    net: FlowNet[str] = FlowNet([10.0], [(0,)])
+    net.ledger = ledger
+    net.start(0.0, 0, 20.0, "A", write=False)
+    net.start(0.0, 0, 20.0, "B", write=False)
+    assert net.stop(1.0, 0, "A", write=False) == 15.0
+    assert net.stop(1.5, 0, "B", write=False) == 10.0
+    net.start(3.0, 0, 10.0, "C", write=True)
+    assert (net.next_at, net.finish()) == (4.0, ["C"])
+    (row,) = ledger.rows()
+    assert row.read_bytes.tolist() == [15.0, 0.0]
+    assert row.written_bytes.tolist() == [0.0, 10.0]
+    assert net.read_bytes == [15.0]
+
+
 def test_a_replay_books_every_byte_of_every_link_once() -> None:
     asks = [Ask(1 + 0.05 * turn, [turn % 3, (turn % 3, "tail")], output=2) for turn in range(9)]
     scenario = make_scenario(

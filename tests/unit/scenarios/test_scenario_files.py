@@ -163,6 +163,8 @@ def test_shipped_scenarios_can_be_built(name: str) -> None:
         ("hbm = 80\n", 1, "needs a unit", ""),
         ("[tier.pool]\ncapacity = '4T'\n", 2, "no clear unit of bytes", "GiB"),
         ("[tier.pool]\ncapacity = '1TB'\ncapacity_blocks = 3\n", 3, "both stated", ""),
+        ("hbm = '80GB'\nhbm_blocks = 9\n", 2, "`hbm` and `hbm_blocks` are both stated", ""),
+        ("seed = 1\nkv_bytes_per_token = 0\n", 2, "is not above zero", ""),
         ("[tier.pool]\nhigh_watermark = 2\n", 2, "is a ratio", ""),
         ("base = 'hbm'\n", 1, "there is no option `hbm`", "hbm_only"),
         ("engine = 'vlm'\n", 1, "close names: vllm", "trtllm"),
@@ -191,6 +193,11 @@ def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str, hint
 def test_a_chain_of_unknown_tiers_is_refused() -> None:
     with pytest.raises(UsageError, match="chain names no tier `pool`"):
         built('base = "dram_idle"\nchain = ["pool"]\n')
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "ours.toml").write_bytes(b'\xef\xbb\xbftitle = "Ours"\n')
+    assert read_plan(load_scenario(str(tmp_path / "ours.toml"))).title == "Ours"
 
 
 def test_a_chain_asks_a_tier_once() -> None:

@@ -176,3 +176,11 @@ def test_no_port_rate_is_no_pool() -> None:
     text = RATES.replace('ports = 2\nrate = "45GB/s"', 'ports = 2\nport = "0Gb/s"')
     assert isinstance(document(text), Document)
     assert wired(text).links["pool_ports"].bytes_per_s == 0
+
+
+def test_a_pool_that_no_route_of_the_node_reaches_keeps_its_own() -> None:
+    scenario = built('base = "pool_dram_tcp"\ntopology = "hgx"\n')
+    (pool,) = scenario.tiers
+    assert pool.read == built('base = "pool_dram_tcp"\n').tiers[0].read
+    assert {link for stage in pool.read for link in stage.link_ids} <= set(scenario.links)
+    assert simulate(make_trace([Ask(0.0, ["a"])]), scenario).timeline.ttft_s[0] > 0
