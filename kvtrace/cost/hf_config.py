@@ -13,11 +13,18 @@ from kvtrace.cost.hf_layers import Mixer, layer_mixers
 from kvtrace.cost.hf_parameters import count_parameters
 from kvtrace.cost.hf_reader import HfConfig, hidden_size
 from kvtrace.cost.hf_state import read_state_layer
+from kvtrace.cost.hf_weights import read_weight_dtype
 from kvtrace.cost.llm import KvGroup, LlmShape
 from kvtrace.errors import Location, UsageError
 
 _NESTED: Final = ("text_config", "language_config", "llm_config", "thinker_config")
 """Keys that hold the config of the language part of a model of several parts."""
+_GEMMA_3: Final[Mapping[str, object]] = {
+    "vocab_size": 262_208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+    "sliding_window": 4096, "intermediate_size": 9216,
+}  # fmt: skip
+_DEFAULTS: Final = {"gemma3": _GEMMA_3, "gemma3_text": _GEMMA_3}
+"""What configs of a model type leave out. Source: transformers, Gemma3TextConfig."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """A config.json is a few kilobytes; a larger file is something else."""
 
@@ -84,7 +91,8 @@ def _name_of(path: Path) -> str:
 
 
 def _build(document: Mapping[str, object], *, source: str, fallback_name: str) -> LlmShape:
-    config = HfConfig(_flattened(document), source)
+    keys = _flattened(document)
+    config = HfConfig({**_DEFAULTS.get(str(keys.get("model_type")), {}), **keys}, source)
     mixers = layer_mixers(config)
     groups = read_groups(config, mixers)
     parameters = count_parameters(config, mixers)
@@ -101,7 +109,7 @@ def _build(document: Mapping[str, object], *, source: str, fallback_name: str) -
         parameters=float(parameters.total),
         active_parameters=float(parameters.active),
         active_nonembed_parameters=float(parameters.active_nonembed),
-        native_weight_dtype=_weight_dtype(config),
+        native_weight_dtype=read_weight_dtype(config),
         groups=groups,
         state_bytes=float(state_bytes),
         recurrent_layers=states,
@@ -149,17 +157,3 @@ def _attention(config: HfConfig, groups: tuple[KvGroup, ...], states: int) -> st
 
 def _first(groups: tuple[KvGroup, ...]) -> Mixer:
     return "window" if groups and groups[0].group == "window" else "full"
-
-
-def _weight_dtype(config: HfConfig) -> str:
-    quantised = config.keys.get("quantization_config")
-    if isinstance(quantised, Mapping):
-        method = str(quantised.get("quant_method", "")).lower()
-        text = f"{method} {quantised.get('quant_algo', '')}".lower()
-        for name in ("nvfp4", "mxfp4", "fp8"):
-            if name in text:
-                return name
-        if method in ("awq", "gptq"):
-            return "int4" if quantised.get("bits", 4) == 4 else "int8"
-    given = str(config.keys.get("torch_dtype") or config.keys.get("dtype") or "bfloat16")
-    return {"float32": "fp32", "float16": "fp16"}.get(given, "bf16")

@@ -34,12 +34,16 @@ def read_experts(config: HfConfig, mixers: tuple[Mixer, ...]) -> Experts | None:
     stated = config.whole("n_shared_experts", "num_shared_experts")
     if stated is None:
         stated = 1 if shared_width(config, width) else 0
+    routed = config.require("n_routed_experts", "num_local_experts", "num_experts")
+    active = config.require(
+        "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "experts_per_token"
+    )
+    if active > routed:
+        raise config.fault(f"a token uses {active} of {routed} experts")
     return Experts(
         layers=layers,
-        routed=config.require("n_routed_experts", "num_local_experts", "num_experts"),
-        active=config.require(
-            "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "experts_per_token"
-        ),
+        routed=routed,
+        active=active,
         shared=stated,
         width=width,
         input_width=latent or hidden_size(config),

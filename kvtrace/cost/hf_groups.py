@@ -41,7 +41,10 @@ def read_heads(config: HfConfig, mixer: Mixer = "full") -> Heads:
     if config.flag("multi_query") and not config.flag("new_decoder_architecture"):
         kv = 1
     else:
-        kv = config.whole(*names) or query
+        stated = config.whole(*names)
+        kv = query if stated is None else stated
+    if not kv or query % kv:
+        raise config.fault(f"{query} query heads cannot share {kv} KV heads")
     key_dim = config.whole("head_dim", "attention_head_dim", "kv_channels")
     key_dim = key_dim or hidden_size(config) // query
     value_dim = config.whole("v_head_dim") or key_dim

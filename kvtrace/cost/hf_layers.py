@@ -45,9 +45,16 @@ _KNOWN: Final = frozenset({
 })  # fmt: skip
 _CHANGES_KV: Final = re.compile(
     r"mamba|ssm|rwkv|retention|lightning|recurrent|linear_attn|compress_r|kv_compress|sparse_att|kv_shar"
-    r"|_cla$|^cla_|conv_l_cache|lru_width|kv_lora|cross_attention_layers"
+    r"|_cla$|^cla_|conv_l_cache|lru_width|kv_lora|cross_attention_layers|^mb_per_layer$"
 )
 """Names of keys that change what is stored; one that is not read here is refused."""
+
+_HAS_STATE: Final = re.compile(
+    r"mamba|jamba|bamba|rwkv|retnet|recurrent|qwen3_(?:next|5)|nemotron_h|kimi_linear|falcon_h"
+)
+"""Model types whose layers are not all attention, whatever keys their config leaves out."""
+_OTHER_EXPERTS: Final = re.compile(r"^(?:moe_num|num_(?:routed|total)|n)_experts$")
+"""Names of the number of experts that are not read here."""
 
 
 def layer_mixers(config: HfConfig) -> tuple[Mixer, ...]:
@@ -64,6 +71,8 @@ def layer_mixers(config: HfConfig) -> tuple[Mixer, ...]:
         lists = [key for key in _LISTS if config.keys.get(key)]
         raise config.fault(f"`{'`, `'.join(lists)}` names {len(mixers)} of {layers} layers")
     if "recurrent" not in mixers:
+        if _HAS_STATE.search(config.model_type):
+            raise config.fault(f"`{config.model_type}` keeps a state, but not said in which layers")
         for key in _STATEFUL:
             if config.keys.get(key):
                 raise config.fault(f"`{key}` is there, but not which layers keep a state")
@@ -82,6 +91,9 @@ def layer_feed_forwards(config: HfConfig, mixers: tuple[Mixer, ...]) -> tuple[Fe
         kinds: dict[str, FeedForward] = {"mlp": "dense", "moe": "sparse"}
         return tuple(kinds.get(block, "none") for block in blocks)
     if _experts(config) <= 1:
+        for key, value in config.keys.items():
+            if _OTHER_EXPERTS.search(key) and value not in (None, 0, 1):
+                raise config.fault(f"`{key}`: experts under this name are not read here")
         return tuple("dense" for _ in range(layers))
     return tuple("sparse" if sparse else "dense" for sparse in _sparse(config, layers))
 

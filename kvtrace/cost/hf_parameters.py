@@ -14,6 +14,7 @@ from kvtrace.cost.hf_state import read_state_layer
 
 _TIED: Final = frozenset({
     "gemma", "gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gpt2", "falcon",
+    "bloom", "cohere", "cohere2", "gpt_bigcode", "mpt", "opt",
 })  # fmt: skip
 """Model types that share embedding and output head where the key is absent."""
 _GATED_ATTENTION: Final = frozenset({"qwen3_next"})
@@ -122,8 +123,14 @@ def _dense(config: HfConfig, *, has_experts: bool) -> int:
     """One dense layer; some configs name its width apart from an expert's."""
     own = ("dense_intermediate_size", "intermediate_size_mlp") if has_experts else ()
     names = ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size")
-    width = config.whole(*own, *names) or 4 * hidden_size(config)
+    width = config.whole(*own, *names) or _mean_width(config) or 4 * hidden_size(config)
     return ffn_matrices(config) * hidden_size(config) * width
+
+
+def _mean_width(config: HfConfig) -> int:
+    """Mean of a list of widths, one a layer; 0 where there is none."""
+    widths = [int(width) for width in config.words("intermediate_size") or () if width.isdecimal()]
+    return sum(widths) // len(widths) if widths else 0
 
 
 def _experts(config: HfConfig, experts: Experts) -> tuple[int, int]:

@@ -330,6 +330,15 @@ def test_a_recurrent_llm_without_attention_has_no_groups() -> None:
         ({"head_dim": -1}, "`head_dim` is not a whole number"),
         ({"block_configs": [{"ffn": {}}] * 8}, "without `attention`"),
         ({"num_hidden_layers": 1_000_000}, "more than"),
+        ({"num_key_value_heads": 0}, "cannot share 0 KV heads"),
+        ({"num_key_value_heads": 3}, "cannot share 3 KV heads"),
+        (
+            {"num_experts": 8, "moe_intermediate_size": 4, "num_experts_per_tok": 9},
+            "a token uses 9 of 8 experts",
+        ),
+        ({"moe_num_experts": 8}, "`moe_num_experts`"),
+        ({"model_type": "qwen3_next"}, "`qwen3_next` keeps a state"),
+        ({"mb_per_layer": 2}, "`mb_per_layer`"),
         ({"linear_attn_config": {"kda_layers": [1]}}, "do not name each layer once"),
         (
             {"full_attention_interval": 4, "mamba_d_state": 16, "mamba_ssm_dtype": "float8"},
@@ -350,3 +359,49 @@ def test_the_text_of_a_config_is_read() -> None:
         assert shape.kv_bytes_per_token() == 8 * 64 * 2
     with pytest.raises(UsageError, match="not a JSON document"):
         load_llm("{nonsense")
+
+
+@pytest.mark.parametrize(
+    ("quantised", "dtype"),
+    [
+        ({"quant_method": "compressed-tensors", "format": "float-quantized",
+          "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}}}, "fp8"),
+        ({"quant_method": "compressed-tensors", "format": "pack-quantized",
+          "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"}}}}, "int4"),
+        ({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized",
+          "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "float"}}}}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8"),
+        ({"quant_method": "quark",
+          "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}}, "fp8"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "int8"),
+        ({"quant_method": "auto-round", "bits": 4}, "int4"),
+        ({"quant_method": "gptq", "bits": 8}, "int8"),
+        ({"quant_method": "gptq", "bits": 3}, "int4"),
+        ({"quant_method": "awq"}, "int4"),
+        ({"quant_method": "of another kind"}, "fp16"),
+        ("fp8", "fp16"),
+        (None, "fp16"),
+    ],
+)  # fmt: skip
+def test_the_format_of_the_weights(quantised: object, dtype: str) -> None:
+    shape = from_hf_config({**PLAIN, "torch_dtype": "float16", "quantization_config": quantised})
+    assert shape.native_weight_dtype == dtype
+
+
+def test_a_gemma_3_as_published_leaves_heads_and_vocabulary_to_its_class() -> None:
+    text = {
+        "hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",
+        "num_hidden_layers": 34, "sliding_window": 1024,
+    }  # fmt: skip
+    shape = from_hf_config({"model_type": "gemma3", "text_config": text, "vision_config": {}})
+    # 34 layers, each sixth full: 5. An entry is 4 KV heads x (256 + 256) x 2 B = 4 KiB.
+    assert shape.kv_bytes_per_token() == 5 * 4096
+    assert shape.kv_bytes(2000) == (5 * 2000 + 29 * 1024) * 4096
+    assert shape.vocab == 262_208
+
+
+def test_a_width_for_each_layer_is_summed() -> None:
+    listed = from_hf_config({**PLAIN, "intermediate_size": [64] * 4 + [128] * 4})
+    alike = from_hf_config({**PLAIN, "intermediate_size": 96})
+    assert listed.parameters == alike.parameters
