@@ -71,7 +71,8 @@ class ServingPrice:
 
     def _parts(self, instance: int, run: Run) -> _Found:
         """What the tiers add to the run."""
-        parts, lookup_s = [], 0.0
+        parts: list[tuple[Tier, int]] = []
+        lookup_s = 0.0
         if self._own:
             parts, lookup_s, run = self._walk(self._own, instance, run)
         if not self._shared or run[2] == self._blocks:

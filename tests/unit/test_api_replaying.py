@@ -92,6 +92,18 @@ def test_a_scenario_is_told_by_the_queries_and_stays_in_the_dataset(folder: Path
     assert "engine_wall_s" not in rows[0]
 
 
+def test_requests_that_find_no_room_are_left_out_and_said(folder: Path) -> None:
+    # HBM of 3 blocks: prompts of three and four blocks and their four tokens of output do not fit.
+    small = folder.parent / "small.toml"
+    small.write_text(SCENARIO.replace("hbm_blocks = 6", "hbm_blocks = 3"), encoding="utf-8")
+    outcome = api.replay(folder, asked=slow(folder, scenarios=(str(small),)), settings=settings())
+    (told,) = json.loads(outcome.to_json())["scenarios"]
+    assert (told["requests"], told["refused_requests"]) == (3, 5)
+    assert any(line.startswith("5 requests are left out") for line in outcome.summary())
+    none = api.replay(folder, asked=slow(folder), settings=settings())
+    assert not any("left out" in line for line in none.summary())
+
+
 def test_options_are_told_both_ways(folder: Path) -> None:
     outcome = api.replay(folder, options=["recompute", "dram_idle"], settings=settings())
     document = json.loads(outcome.to_json())

@@ -405,3 +405,10 @@ def test_a_width_for_each_layer_is_summed() -> None:
     listed = from_hf_config({**PLAIN, "intermediate_size": [64] * 4 + [128] * 4})
     alike = from_hf_config({**PLAIN, "intermediate_size": 96})
     assert listed.parameters == alike.parameters
+
+
+def test_an_llm_of_windows_alone_takes_room_in_a_cache() -> None:
+    shape = from_hf_config({**PLAIN, "sliding_window": 16})
+    # 8 layers x 64 elements x 2 B inside the window; beyond it a token adds nothing.
+    assert (shape.kv_bytes_per_token(), shape.cached_token_bytes()) == (0, 8 * 64 * 2)
+    assert shape.cached_token_bytes("fp8", tp=4) == 8 * 64 * 2  # of one byte, in two copies

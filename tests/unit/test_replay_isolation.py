@@ -149,7 +149,7 @@ def classic(bytes_per_s: float, isolation: IsolationSpec | None) -> FloatArray:
     result = simulate(trace, scenario, warmup_requests=len(cached))
     is_short = trace.prompt_tokens[len(cached) :] == SHORT
     assert (result.timeline.hit_tokens["pool"][~is_short] == LONG_CACHED).all()
-    return result.timeline.ttft_s[is_short]
+    return np.asarray(result.timeline.ttft_s[is_short], dtype=np.float64)
 
 
 def test_long_prompts_that_hurt_short_ones_are_cured_by_isolation_and_not_by_a_link() -> None:

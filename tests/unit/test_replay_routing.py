@@ -43,7 +43,7 @@ def of_sessions(asks: Sequence[Ask], sessions: Sequence[int]) -> RequestTrace:
 def taken_by(trace: RequestTrace | Sequence[Ask], scenario: Scenario, first: int = 0) -> list[int]:
     if not isinstance(trace, RequestTrace):
         trace = make_trace(trace)
-    return simulate(trace, scenario, warmup_requests=first).timeline.instance.tolist()
+    return list(simulate(trace, scenario, warmup_requests=first).timeline.instance.tolist())
 
 
 def test_a_session_stays_where_it_opened_and_strangers_go_to_the_least_loaded() -> None:
@@ -182,7 +182,7 @@ def test_a_history_is_spread_as_the_routing_would() -> None:
 
     def homes(routing: str, **changes: object) -> list[int]:
         scenario = routed(routing, instances=3, **changes)
-        return homes_of(scenario, trace, history).tolist()
+        return list(homes_of(scenario, trace, history).tolist())
 
     assert homes("round_robin") == homes("least_loaded") == [0, 1, 2, 0, 1, 2]
     assert homes("kv_centric") == homes("prefix_affinity") == [0, 1, 0, 1, 2, 0]

@@ -27,7 +27,8 @@ from kvtrace.cost.validation.routes import CannotPredictError
 )
 def test_units(unit: str, expected: tuple[str, float]) -> None:
     dimension, size = unit_of(unit)
-    assert (dimension, size) == (expected[0], pytest.approx(expected[1]))
+    assert dimension == expected[0]
+    assert size == pytest.approx(expected[1])
 
 
 @pytest.mark.parametrize("unit", ["furlong", "/GPU", "GPU", "GB/fortnight", "400G"])
