@@ -41,7 +41,7 @@ class LlmListing:
                 shape.name,
                 shape.family,
                 shape.layers,
-                format_bytes(shape.kv_bytes_per_token(), digits=3),
+                format_bytes(shape.cached_token_bytes(), digits=3),
                 format_bytes(shape.state_bytes, digits=3) if shape.state_bytes else "-",
                 _parameters(shape),
             )
@@ -94,7 +94,7 @@ class LlmSheet:
                 "dp_attention": self.placement.has_dp_attention,
                 "block_size_tokens": self.block_size_tokens,
                 "checkpoint_tokens": shape.checkpoint_tokens(self.kv_dtype),
-                "kv_bytes_per_token": shape.kv_bytes_per_token(
+                "kv_bytes_per_token": shape.cached_token_bytes(
                     self.kv_dtype, self.placement.attention_tp
                 ),
                 "groups": [self._group_document(index) for index in range(len(shape.groups))],
@@ -257,7 +257,7 @@ def _shape_document(shape: LlmShape) -> dict[str, object]:
         "active_nonembed_parameters": shape.active_nonembed_parameters,
         "experts": None if shape.experts is None else asdict(shape.experts),
         "native_weight_dtype": shape.native_weight_dtype,
-        "kv_bytes_per_token_bf16": shape.kv_bytes_per_token(),
+        "kv_bytes_per_token_bf16": shape.cached_token_bytes(),
         "state_bytes": shape.state_bytes,
         "kind": shape.kind,
         "source": shape.source,

@@ -171,13 +171,13 @@ class Deployment:
 
     @cached_property
     def kv_bytes_per_token(self) -> float:
-        """Bytes per token over all ranks, replication included, beyond all windows."""
-        return self.llm.kv_bytes_per_token(self.kv_dtype, self.tp)
+        """Bytes of a token in a cache of blocks, over all ranks, replication included."""
+        return self.llm.cached_token_bytes(self.kv_dtype, self.tp)
 
     @cached_property
     def kv_bytes_per_token_unreplicated(self) -> float:
-        """Bytes per token of one copy."""
-        return self.llm.kv_bytes_per_token(self.kv_dtype, 1)
+        """Bytes of a token in a cache of blocks, of one copy."""
+        return self.llm.cached_token_bytes(self.kv_dtype, 1)
 
     def kv_bytes(self, tokens: int, *, block_size_tokens: int | None = None) -> int:
         """Bytes of the KV of `tokens` over all ranks, replication included."""

@@ -96,6 +96,14 @@ class LlmShape:
             if group.window_tokens is None
         )
 
+    def cached_token_bytes(self, kv_dtype: str = "bf16", tp: int = 1) -> float:
+        """Bytes that a cache of whole blocks holds for a token, over all ranks.
+
+        `kv_bytes_per_token`; of an LLM whose layers all have windows, what is stored inside them.
+        """
+        beyond = self.kv_bytes_per_token(kv_dtype, tp)
+        return beyond or math.fsum(group.bytes_per_token(kv_dtype, tp) for group in self.groups)
+
     def kv_bytes(
         self,
         tokens: int,

@@ -29,7 +29,7 @@ def kv_load(bench: Bench) -> float:
     if dimension == "s_per_byte":
         return written_in(point.unit, dimension, 1.0 / _moving(route).bytes_per_s)
     if dimension == "tokens_per_s":
-        each = bench.llm.kv_bytes_per_token(bench.kv_dtype, point.tp or 1)
+        each = bench.llm.cached_token_bytes(bench.kv_dtype, point.tp or 1)
         return written_in(point.unit, dimension, _moving(route).bytes_per_s / each)
     return written_in(point.unit, "seconds", _seconds(bench, route))
 

@@ -46,7 +46,7 @@ def _per_token(bench: Bench, tokens: int | None) -> float:
     llm, tp = bench.llm, bench.point.tp or 1
     if "short" in bench.point.metric.lower() or "window" in bench.point.metric.lower():
         return math.fsum(group.bytes_per_token(bench.kv_dtype, tp) for group in llm.groups)
-    return llm.kv_bytes_per_token(bench.kv_dtype, tp)
+    return llm.cached_token_bytes(bench.kv_dtype, tp)
 
 
 def _entry_bytes(bench: Bench, metric: str) -> float:
