@@ -193,7 +193,16 @@ class ReplayOutcome:
             for option in self.options
         ]
         served = " · ".join(f"{name} {value}" for name, value in self.served_by.items())
-        return [f"{self.requests:,} requests replayed on: {served}", text_table(header, rows)]
+        replayed = f"{self.requests:,} requests replayed on: {served}"
+        return [replayed, *self._refused(), text_table(header, rows)]
+
+    def _refused(self) -> list[str]:
+        """What was left out of all scenarios of a load alike; nothing where nothing was."""
+        counts = {int(str(one["refused_requests"])) for one in self.scenarios}
+        return [
+            f"{count:,} requests are left out: not every scenario has an instance that holds them"
+            for count in sorted(counts - {0})
+        ]
 
     def _scenario_summary(self) -> list[str]:
         header = ("scenario (modelled)", "requests", "hit tokens", "TTFT mean s", "p50", "p99",
@@ -213,7 +222,7 @@ class ReplayOutcome:
         ]
         served = " · ".join(f"{name} {value}" for name, value in self.served_by.items())
         loads = [f"{one['scenario']}: {one['load']}" for one in self.scenarios if one["load"]]
-        return [f"replayed on: {served}", *loads, text_table(header, rows)]
+        return [f"replayed on: {served}", *loads, *self._refused(), text_table(header, rows)]
 
 
 def _figure(figures: object, name: str) -> object:

@@ -62,6 +62,7 @@ select
     load_decision,                                           -- name: what is loaded instead of computed
     is_overloaded,                                           -- flag: the fleet does not keep up, and times grow with the trace
     coalesce(sums.requests, 0) as requests,                  -- requests: replayed
+    refused_requests,                                        -- requests: left out, since no instance of the smallest HBM replayed with it holds them
     coalesce(prompt_tokens, 0) as prompt_tokens,             -- tokens: of all prompts
     coalesce(hit_tokens, 0) as hit_tokens,                   -- tokens: served from any tier, HBM included
     hit_tokens / nullif(prompt_tokens, 0) as hit_ratio_tokens,   -- ratio: hit_tokens / prompt_tokens
