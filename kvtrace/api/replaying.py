@@ -14,6 +14,7 @@ import polars as pl
 from kvtrace.api.queries import open_dataset
 from kvtrace.api.replay_runs import Bench, Ready, load_all, make_ready, replay_all
 from kvtrace.api.replay_tables import SUMMARY, Replayed, ask, frames_of, write_runs, write_sweep
+from kvtrace.api.replay_thresholds import threshold_documents
 from kvtrace.api.replays import is_routed_alone
 from kvtrace.api.results import ReplayOutcome, SweepOutcome
 from kvtrace.api.setup import check_names
@@ -268,5 +269,11 @@ def _scenario(
     row["net_negative"] = {
         name: row.pop(f"net_negative_{name}") for name in ("requests", "bytes", "lost_s")
     }
-    title = run.result.scenario.title
-    return {**row, "title": title, "tiers": tiers, "links": links, "served_by": _served_by(run)}
+    return {
+        **row,
+        "title": run.result.scenario.title,
+        "tiers": tiers,
+        "links": links,
+        "thresholds": threshold_documents(run.result),
+        "served_by": _served_by(run),
+    }

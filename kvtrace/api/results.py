@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from kvtrace.api.querymodes import Mode, inert_json, to_csv, to_markdown, to_parquet
+from kvtrace.api.replay_thresholds import threshold_lines
 from kvtrace.api.texttable import fitted_table, text_table
 from kvtrace.audit import jsonio
 from kvtrace.audit.ingest_report import build_ingest_report, dump_ingest_report
@@ -194,7 +195,8 @@ class ReplayOutcome:
         ]
         served = " · ".join(f"{name} {value}" for name, value in self.served_by.items())
         replayed = f"{self.requests:,} requests replayed on: {served}"
-        return [replayed, *self._refused(), text_table(header, rows)]
+        table = text_table(header, rows)
+        return [replayed, *self._refused(), table, *threshold_lines(self.scenarios)]
 
     def _refused(self) -> list[str]:
         """What was left out of all scenarios of a load alike; nothing where nothing was."""
@@ -222,7 +224,9 @@ class ReplayOutcome:
         ]
         served = " · ".join(f"{name} {value}" for name, value in self.served_by.items())
         loads = [f"{one['scenario']}: {one['load']}" for one in self.scenarios if one["load"]]
-        return [f"replayed on: {served}", *loads, *self._refused(), text_table(header, rows)]
+        table = text_table(header, rows)
+        below = threshold_lines(self.scenarios)
+        return [f"replayed on: {served}", *loads, *self._refused(), table, *below]
 
 
 def _figure(figures: object, name: str) -> object:

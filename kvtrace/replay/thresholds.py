@@ -102,7 +102,8 @@ class TierThreshold:
 def break_even_load(scenario: Scenario, tier: TierSpec, *, prompt_tokens: int) -> int | None:
     """Fewest leading tokens whose load from the tier is sooner than computing them.
 
-    Nothing is in HBM, links are empty. None: not even the whole prompt (but its last token).
+    Nothing is in HBM, links are empty. None: not even the whole prompt (but its last token), or a
+    link that moves nothing.
     Formula: least n with stall(n) < prefill(P, 0) - prefill(P - n, n), by bisection; stall is the
     lookup and the move, or what overlapping leaves of it.
     Assumes: what a load gains changes its sign once.
@@ -114,6 +115,8 @@ def break_even_load(scenario: Scenario, tier: TierSpec, *, prompt_tokens: int) -
         return whole_s - tier.lookup_s - _overlapped_s(scenario, tier, tokens, rest_s)
 
     below, above = 0, prompt_tokens - 1
+    if any(_bytes_per_s(scenario, stage) <= 0.0 for stage in tier.read):
+        return None
     if above < 1 or gain_s(above) <= 0.0:
         return None
     while above - below > 1:

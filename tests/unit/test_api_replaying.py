@@ -92,6 +92,33 @@ def test_a_scenario_is_told_by_the_queries_and_stays_in_the_dataset(folder: Path
     assert "engine_wall_s" not in rows[0]
 
 
+def test_thresholds_are_told_as_the_settings_of_engines(folder: Path) -> None:
+    outcome = api.replay(folder, asked=slow(folder), settings=settings())
+    (told,) = json.loads(outcome.to_json())["scenarios"]
+    (pool,) = told["thresholds"]
+    # The one load (2 047 tokens of 327 680 bytes over 1 GB/s: 0.67 s) takes longer than computing.
+    assert (pool["tier"], pool["basis"], pool["recommended_tokens"]) == ("pool", "replayed", None)
+    assert pool["replayed"]["loads"] == 1
+    assert pool["replayed"]["gained_without_s"] == pytest.approx(-told["net_negative"]["lost_s"])
+    lengths = [one["prompt_tokens"] for one in pool["break_even"]]
+    assert lengths == [2048, 8192, 32_768, 131_072]
+    assert {one["value"] for one in pool["settings"]} == {None}
+    assert any("slow, pool: no threshold pays" in line for line in outcome.summary())
+
+    fast = folder.parent / "fast.toml"
+    fast.write_text(SCENARIO.replace("1GB/s", "400GB/s"), encoding="utf-8")
+    outcome = api.replay(folder, asked=slow(folder, scenarios=(str(fast),)), settings=settings())
+    (told,) = json.loads(outcome.to_json())["scenarios"]
+    (pool,) = told["thresholds"]
+    # Its one load gains, so that the break-even on empty links goes below it.
+    assert (pool["replayed"]["tokens"], pool["basis"]) == (2047, "empty_links")
+    tokens = pool["recommended_tokens"]
+    assert tokens == max(one["tokens"] for one in pool["break_even"]) < 2047
+    named = {one["setting"]: one["value"] for one in pool["settings"]}
+    assert named["min_retrieve_tokens"] == named["minCachedTokenDelta"] == tokens
+    assert f"LMCache min_retrieve_tokens = {tokens}" in "\n".join(outcome.summary())
+
+
 def test_requests_that_find_no_room_are_left_out_and_said(folder: Path) -> None:
     # HBM of 3 blocks: prompts of three and four blocks and their four tokens of output do not fit.
     small = folder.parent / "small.toml"

@@ -37,6 +37,11 @@ def test_a_load_breaks_even_where_what_it_spares_exceeds_what_it_costs() -> None
     assert break_even_load(SCENARIO, SCENARIO.tiers[0], prompt_tokens=1) is None
 
 
+def test_a_link_that_moves_nothing_never_pays() -> None:
+    still = replace(SCENARIO, links=links(pcie=1000.0, nic=0.0, pool=400.0))
+    assert break_even_load(still, still.tiers[0], prompt_tokens=500) is None
+
+
 def test_overlaps_move_the_break_even() -> None:
     # Pipelined in chunks of 10 (20 B): 0.005 s a token, and 0.02 s for the first chunk over PCIe:
     # 0.005 n > 0.3005 + 0.02, so 65.
