@@ -182,9 +182,14 @@ def _with_network(network: Network, reader: TomlReader, kind: str) -> Network:
     line_rate = reader.text("port", parse_rate)
     if line_rate is not None:
         port = _port_of_rate(line_rate, kind, reader)
+    port = _with_rate(port, reader)
+    line, reached = port.peak_bytes_per_s.value, port.max_bytes_per_s.value
+    if reached > line:
+        stated = f"`{kind}.rate` of {reached / 1e9:g} GB/s is above the port's line rate"
+        raise reader.fault(f"{stated} of {line / 1e9:g} GB/s ({8 * line / 1e9:g} Gb/s)")
     return Network(
-        port=_with_rate(port, reader),
-        ports_per_node=reader.given(network.ports_per_node, reader.number("ports_per_node")),
+        port=port,
+        ports_per_node=reader.given(network.ports_per_node, reader.whole("ports_per_node")),
         setup_s=reader.given(network.setup_s, reader.text("setup", _seconds)),
     )
 

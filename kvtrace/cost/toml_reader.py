@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -70,8 +71,8 @@ class TomlReader:
             parsed = parse(value)
         except UsageError as error:
             raise self.unit_fault(key, error) from error
-        if parsed <= 0:
-            raise self.fault(f"`{self.prefix}{key}` is not above zero")
+        if not 0 < parsed < math.inf:
+            raise self.fault(f"`{self.prefix}{key}` is not above zero and finite")
         return parsed
 
     def number(self, key: str) -> float | None:
@@ -83,6 +84,8 @@ class TomlReader:
             parsed = number(value)
         except ValueError as error:
             raise self.fault(f"`{self.prefix}{key}`: {error}") from error
+        if not math.isfinite(parsed):
+            raise self.fault(f"`{self.prefix}{key}` is not a finite number")
         if parsed < 0:
             raise self.fault(f"`{self.prefix}{key}` is below zero")
         return parsed

@@ -128,6 +128,14 @@ def test_a_users_file_overrides_what_it_states(tmp_path: Path) -> None:
         ('gpu = "H100"\n[moves]\nload_contention = 1.5', "never load slower"),
         ('gpu = "H100"\n[host_link]\nlink = "pcie9"', "pcie5_x16"),
         ('gpu = "H100"\ngpus_per_node = 0.5', "whole number"),
+        ('gpu = "H100"\ngpu_usd_per_hour = nan', "not a finite number"),
+        ('gpu = "H100"\nbf16 = "1e400TFLOPS"', "above zero and finite"),
+        ('gpu = "H100"\n[rdma]\nports_per_node = 0', "whole number"),
+        (
+            'gpu = "H100"\n[rdma]\nport = "100Gb/s"\nrate = "45GB/s"',
+            "`rdma.rate` of 45 GB/s is above the port's line rate of 12.5 GB/s (100 Gb/s)",
+        ),
+        ('gpu = "H100"\n[tcp]\nrate = "90GB/s"', "above the port's line rate"),
     ],
 )
 def test_a_file_with_a_fault_says_where(tmp_path: Path, text: str, cause: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -43,6 +44,8 @@ _SAVED: Final = ("saved", "reduction", "saving", "decrease", "lower", "cut")
 """Words of a metric that says how much less of something there is with the tier."""
 _CHANGED: Final = ("change", "gain", "improvement", "increase", "uplift", "higher", "more")
 """Words of one that says by how much something is different."""
+_DECODE_ONLY: Final = re.compile(r"(?:^|_)(?:itl|tpot)(?:_|$)|inter_token|per_output_token")
+"""Metrics of one request's decode, whose steps with and without a tier are not modelled."""
 _TIMES: Final = ("ttft", "latency", "e2e", "prefill_time", "first_token")
 _RATES: Final = (
     "throughput", "tput", "rps", "qps", "tokens_per", "tok_s", "requests_per", "goodput",
@@ -85,6 +88,8 @@ def tier_ratio(bench: Bench) -> float:
     dimension = unit_of(unit)[0]
     if dimension != "ratio":
         raise CannotPredictError(f"the unit `{unit}` is not one of a ratio")
+    if _DECODE_ONLY.search(metric):
+        raise CannotPredictError(f"`{metric}`: a tier's effect on decode steps is not modelled")
     if _is_of_hits(metric):
         value = 1.0 / _LOCAL_SHARE if baseline(metric, unit) == 1.0 else _HIT_SHARE
     else:

@@ -144,6 +144,14 @@ def test_a_speedup_needs_a_hit(tmp_path: Path) -> None:
     assert none.reason == "no cached_tokens"
 
 
+@pytest.mark.parametrize("metric", ["itl_ratio", "tpot_on_over_off", "mean_inter_token_latency"])
+def test_decode_steps_beside_a_tier_are_not_taken_for_its_cost(tmp_path: Path, metric: str) -> None:
+    cells = {**LONG_PROMPT, "kind": "ab_ratio", "metric": metric, "unit": "ratio"}
+    found = predict(point(tmp_path, **cells, path=NEAR))
+    assert found.predicted is None
+    assert "decode steps" in (found.reason or "")
+
+
 def test_a_published_formula_is_worked_out_as_published(tmp_path: Path) -> None:
     cells = {"kind": "crossover", "metric": "min_bandwidth_gbps", "unit": "GB/s", "tp": 8,
              "model": "Meta-Llama-3.1-70B", "gpu": "A800", "cached_tokens": 8_192,
