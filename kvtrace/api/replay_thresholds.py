@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
-
-from kvtrace.api.texttable import text_table
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.thresholds import (
     LENGTHS,
@@ -15,9 +11,6 @@ from kvtrace.replay.thresholds import (
     replayed_thresholds,
     setting_values,
 )
-from kvtrace.report.format import safe_text
-
-_NEVER: Final = "never"
 
 
 def threshold_documents(result: ReplayResult) -> list[dict[str, object]]:
@@ -80,44 +73,3 @@ def recommended(replayed: TierThreshold, empty_links: int | None) -> tuple[int |
     if is_of_all and empty_links is not None and empty_links < (replayed.tokens or 0):
         return empty_links, "empty_links"
     return replayed.tokens, "replayed"
-
-
-def threshold_lines(scenarios: Sequence[Mapping[str, object]]) -> list[str]:
-    """A table by tier and length, and a line a tier with the settings; nothing without tiers."""
-    rows, settings = [], []
-    for scenario in scenarios:
-        for tier in _rows(scenario.get("thresholds")):
-            name = (scenario["scenario"], tier["tier"])
-            (replayed,) = _rows([tier["replayed"]])
-            rows.append(
-                (
-                    *name,
-                    *(_tokens(one["tokens"]) for one in _rows(tier["break_even"])),
-                    _tokens(replayed["tokens"]) if replayed["loads"] else "no loads",
-                    _tokens(tier["recommended_tokens"]),
-                )
-            )
-            settings.append(safe_text(f"{name[0]}, {name[1]}: {_settings(tier)}"))
-    if not rows:
-        return []
-    header = ("loads pay from (modelled)", "tier", *(f"prompt {one:,}" for one in LENGTHS),
-              "in this replay", "recommended")  # fmt: skip
-    return ["", text_table(header, rows), "", *settings]
-
-
-def _settings(tier: Mapping[str, object]) -> str:
-    if tier["recommended_tokens"] is None:
-        return (
-            "no threshold pays; do not load from it, or only what an arbiter prices below prefill"
-        )
-    return " · ".join(
-        f"{one['engine']} {one['setting']} = {one['value']}" for one in _rows(tier["settings"])
-    )
-
-
-def _rows(value: object) -> list[dict[str, object]]:
-    return value if isinstance(value, list) else []
-
-
-def _tokens(tokens: object) -> str:
-    return _NEVER if tokens is None else f"{tokens:,}"

@@ -12,6 +12,7 @@ import msgspec
 import polars as pl
 
 from kvtrace.api.queries import open_dataset
+from kvtrace.api.replay_findings import find_losses
 from kvtrace.api.replay_runs import Bench, Ready, load_all, make_ready, replay_all
 from kvtrace.api.replay_tables import SUMMARY, Replayed, ask, frames_of, write_runs, write_sweep
 from kvtrace.api.replay_thresholds import threshold_documents
@@ -27,7 +28,7 @@ from kvtrace.api.stages import (
 from kvtrace.api.sweep_store import KEPT, SweepStore, content_of
 from kvtrace.api.traceout import TraceWindow, write_trace
 from kvtrace.audit.options import build_options
-from kvtrace.audit.record import Option
+from kvtrace.audit.record import Finding, Option
 from kvtrace.config import Settings, resolve_settings
 from kvtrace.errors import Location, UsageError
 from kvtrace.exec.progress import Progress, SilentProgress
@@ -119,10 +120,11 @@ def replay(
     replayed = sum(len(one.result.timeline.ttft_s) for one in runs)
     watch.finish(f"{len(runs)} scenarios, {replayed:,} requests")
     frames = frames_of(runs)
+    found = find_losses(ready, runs, frames, loads, watch, workers=workers)
     write_runs(bench.dataset, frames)
     if asked.trace_out is not None:
         write_trace(asked.trace_out, frames, asked.window)
-    return _outcome(runs, frames, is_of_options=asked.is_of_options)
+    return _outcome(runs, frames, found, is_of_options=asked.is_of_options)
 
 
 def sweep(
@@ -218,7 +220,11 @@ def _swept(
 
 
 def _outcome(
-    runs: Sequence[Replayed], frames: Mapping[str, pl.DataFrame], *, is_of_options: bool
+    runs: Sequence[Replayed],
+    frames: Mapping[str, pl.DataFrame],
+    found: Mapping[int, Finding],
+    *,
+    is_of_options: bool,
 ) -> ReplayOutcome:
     wall_s = {one.scenario: one.wall_s for one in runs}
     built: list[Option] = []
@@ -238,6 +244,7 @@ def _outcome(
             {**_scenario(number, one, answers), "engine_wall_s": one.wall_s}
             for number, one in enumerate(runs)
         ],
+        findings={runs[number].scenario: finding for number, finding in found.items()},
     )
 
 

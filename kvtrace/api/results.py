@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from kvtrace.api.querymodes import Mode, inert_json, to_csv, to_markdown, to_parquet
-from kvtrace.api.replay_thresholds import threshold_lines
+from kvtrace.api.replay_text import finding_lines, threshold_lines
 from kvtrace.api.texttable import fitted_table, text_table
 from kvtrace.audit import jsonio
 from kvtrace.audit.ingest_report import build_ingest_report, dump_ingest_report
@@ -161,6 +161,8 @@ class ReplayOutcome:
     """The options with all figures and the engine's own wall time."""
     scenarios: list[dict[str, object]] = field(default_factory=list)
     """What the queries say of every scenario, options among them, and the engine's wall time."""
+    findings: dict[str, Finding] = field(default_factory=dict)
+    """By scenario: where reuse costs more time than it saves."""
 
     def to_json(self) -> str:
         """The options as an audit has them, and all scenarios as the queries give them."""
@@ -171,6 +173,10 @@ class ReplayOutcome:
                 "served_by": self.served_by,
                 "options": self.documents,
                 "scenarios": self.scenarios,
+                "findings": [
+                    {**msgspec.to_builtins(finding), "scenario": scenario}
+                    for scenario, finding in self.findings.items()
+                ],
             }
         )
 
@@ -225,7 +231,7 @@ class ReplayOutcome:
         served = " · ".join(f"{name} {value}" for name, value in self.served_by.items())
         loads = [f"{one['scenario']}: {one['load']}" for one in self.scenarios if one["load"]]
         table = text_table(header, rows)
-        below = threshold_lines(self.scenarios)
+        below = [*finding_lines([*self.findings.values()]), *threshold_lines(self.scenarios)]
         return [f"replayed on: {served}", *loads, *self._refused(), table, *below]
 
 

@@ -104,6 +104,20 @@ NET_NEGATIVE_DOMINATES: Final = Threshold(
     "ratio",
     "policy: most loaded hits are slower than recomputing them",
 )
+TIERS_MAY_COST: Final = Threshold(
+    "tiers_may_cost",
+    1.02,
+    "times",
+    "policy: what tiers may add to the mean TTFT of the same replay without them; the limit that "
+    "an arbiter is held to",
+)
+TTFT_COLLAPSE: Final = Threshold(
+    "ttft_collapse",
+    2,
+    "times",
+    "policy: mean TTFT at least doubles against the same replay without the tiers, more than the "
+    "error of the modelled mean",
+)
 HIT_RATIO_RISE: Final = Threshold(
     "hit_ratio_rise",
     0.02,

@@ -115,7 +115,13 @@ def replay(
     outcome = _run(
         dataset, asked, sweep, settings, workers, one_at_a_time=one_at_a_time, quiet=quiet
     )
-    typer.echo(outcome.to_json() if as_json else "\n".join(outcome.summary()))
+    typer.echo(outcome.to_json() if as_json else "\n".join(map(_shown, outcome.summary())))
+
+
+def _shown(line: str) -> str:
+    """A critical finding is red on a terminal; its mark and word say the same without."""
+    is_red = line.startswith("!! critical") and not os.environ.get("NO_COLOR")
+    return typer.style(line, fg=typer.colors.RED) if is_red else line
 
 
 def _run(
