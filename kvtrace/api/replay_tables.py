@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from kvtrace.replay.ledger import LinkStretches
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.window import WindowedTrace
 from kvtrace.scenarios.load import Load
-from kvtrace.schema.arrays import FloatArray
+from kvtrace.schema.arrays import FloatArray, IntArray
 from kvtrace.schema.manifest import DerivedParam
 from kvtrace.schema.replayed import (
     REPLAY_HITS,
@@ -143,6 +144,7 @@ def _requests(number: int, one: Replayed) -> pl.DataFrame:
     count = trace.requests
     hits = sum(timeline.hit_tokens.values(), start=np.zeros(count, dtype=np.int64))
     keys = pl.Series(trace.request_key)
+    preemptions, preempted_s = _preempted(one.result, count)
     output, unknown = pl.Series(trace.output_tokens), pl.Series([None] * count)
     frame = pl.DataFrame(
         {
@@ -165,6 +167,8 @@ def _requests(number: int, one: Replayed) -> pl.DataFrame:
             "stall_s": timeline.stall_s,
             "ttft_s": timeline.ttft_s,
             "handoff_s": timeline.handoff_s if len(timeline.handoff_s) else unknown,
+            "preemptions": preemptions,
+            "preempted_s": preempted_s,
             "decode_s": pl.Series(timeline.e2e_s - timeline.ttft_s),
             "tpot_s": pl.Series(timeline.tpot_s),
             "e2e_s": pl.Series(timeline.e2e_s),
@@ -181,6 +185,19 @@ def _requests(number: int, one: Replayed) -> pl.DataFrame:
         pl.when(pl.col("tpot_s").is_not_nan()).then("decode_s").alias("decode_s"),
     )
     return frame.cast(REPLAY_REQUESTS.polars_schema())  # type: ignore[arg-type]
+
+
+def _preempted(result: ReplayResult, count: int) -> tuple[IntArray, FloatArray]:
+    """(requests,) twice: how often each was preempted, and how long it waited for room again."""
+    times = np.zeros(count, dtype=np.int64)
+    waits: dict[int, list[float]] = {}
+    for request, since_s, until_s in result.preempted:
+        times[request] += 1
+        waits.setdefault(request, []).append(until_s - since_s)
+    waited_s = np.zeros(count)
+    for request, seconds in waits.items():
+        waited_s[request] = fsum(seconds)
+    return times, waited_s
 
 
 def _hits(number: int, one: Replayed) -> pl.DataFrame:

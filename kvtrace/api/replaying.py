@@ -37,7 +37,7 @@ from kvtrace.scenarios.document import OPTIONS, Document, load_scenario
 from kvtrace.scenarios.load import Load
 from kvtrace.scenarios.sweeps import Case, expand, parse_axis
 
-DETAILS: Final = (SUMMARY, "replay/tiers", "replay/links")
+DETAILS: Final = (SUMMARY, "replay/stages", "replay/tiers", "replay/links")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,10 +263,13 @@ def _scenario(
     row = dict(answers[SUMMARY][number])
     tiers = [dict(one) for one in answers["replay/tiers"] if one["run"] == number]
     links = [dict(one) for one in answers["replay/links"] if one["run"] == number]
+    stages = next((dict(one) for one in answers["replay/stages"] if one["run"] == number), {})
     for one in (row, *tiers, *links):
         one.pop("run")
     for one in (*tiers, *links):
         del one["scenario"], one["changes"]
+    for name in ("run", "scenario", "changes", "requests", "ttft_mean_s"):
+        stages.pop(name, None)
     for name in ("ttft", "tpot", "e2e"):
         row[f"{name}_s"] = {
             figure: row.pop(f"{name}_{figure}_s")
@@ -279,6 +282,7 @@ def _scenario(
     return {
         **row,
         "title": run.result.scenario.title,
+        "stages": stages,
         "tiers": tiers,
         "links": links,
         "thresholds": threshold_documents(run.result),

@@ -133,7 +133,7 @@ def _action(trial: Trial) -> str:
     arbiter = trial.arbiter
     times = None if arbiter is None else _times(arbiter, trial.without)
     if arbiter is None or times is None:
-        return f"Leave the tier out, or load by a threshold ({by_tier})"
+        return f"Leave the tier out; a static threshold ({by_tier}) leaves its writes as they are"
     result = (
         f"mean TTFT {format_seconds(arbiter.ttft_mean_s or 0.0)}, {times:,.3g} times that without "
         f"the tiers, hit tokens {arbiter.reuse()} (modelled)"
@@ -142,7 +142,7 @@ def _action(trial: Trial) -> str:
         return f"Leave the tier out: an arbiter is not enough ({result}). Thresholds: {by_tier}"
     return (
         f'Load only what is priced below recomputing: `load_decision = "arbiter"` gives {result}. '
-        f"A static threshold on loads ({by_tier})"
+        f"A static threshold on loads ({by_tier}) leaves the writes as they are"
     )
 
 

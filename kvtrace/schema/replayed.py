@@ -81,6 +81,13 @@ REPLAY_REQUESTS: Final = Table(
             "first token until its KV is on the instance that decodes it; part of decode_s",
             "instances prefill and decode",
         ),
+        Column("preemptions", "int64", "times", "it gave its HBM up for running requests"),
+        Column(
+            "preempted_s",
+            "float64",
+            "s",
+            "from each preemption until it had room again; part of decode_s",
+        ),
         Column("decode_s", "float64", "s", "first to last token", _NO_OUTPUT),
         Column("tpot_s", "float64", "s", "decode_s / (output tokens - 1)", _NO_OUTPUT),
         Column("e2e_s", "float64", "s", "arrival to last token", "no output length is known"),

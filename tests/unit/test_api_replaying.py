@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from kvtrace.exec.progress import SilentProgress
 from kvtrace.scenarios.load import Load
 from kvtrace.store.dataset import Dataset
 
+REPO = Path(__file__).resolve().parents[2]
 TURNS = ([1, 2], [3, 4], [1, 2, 5], [3, 4, 6], [1, 2, 5, 7], [3, 4, 6, 8], [9], [1, 2, 5, 7])
 SCENARIO = """
 title = "One pool over a slow wire"
@@ -90,6 +92,11 @@ def test_a_scenario_is_told_by_the_queries_and_stays_in_the_dataset(folder: Path
     rows = api.query(folder, "replay/summary").rows()
     assert [(row["scenario"], row["hit_tokens"]) for row in rows] == [("slow", told["hit_tokens"])]
     assert "engine_wall_s" not in rows[0]
+    docs = (REPO / "docs/replay.md").read_text(encoding="utf-8")
+    table = docs.split("Of each scenario:\n\n")[1].split("\n\n", maxsplit=1)[0].splitlines()[2:]
+    keys = {name for row in table for name in re.findall(r"`(\w+)`", row.split(" | ")[0])}
+    assert keys - set(told) == set()
+    assert len(keys) == 20
 
 
 def test_thresholds_are_told_as_the_settings_of_engines(folder: Path) -> None:
@@ -117,6 +124,40 @@ def test_thresholds_are_told_as_the_settings_of_engines(folder: Path) -> None:
     named = {one["setting"]: one["value"] for one in pool["settings"]}
     assert named["min_retrieve_tokens"] == named["minCachedTokenDelta"] == tokens
     assert f"LMCache min_retrieve_tokens = {tokens}" in "\n".join(outcome.summary())
+
+
+def test_preemptions_and_hand_offs_are_told(tmp_path: Path) -> None:
+    # Two requests of 512 + 900 tokens each in four blocks of 512: 2 824 > 2 048, so that the second
+    # gives way once; apart, the KV of 512 tokens crosses a wire of 1 GB/s.
+    row = {"timestamp": 0, "input_length": 512, "output_length": 900}
+    log = tmp_path / "two.jsonl"
+    rows = [{**row, "hash_ids": [1]}, {**row, "timestamp": 1, "hash_ids": [2]}]
+    log.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
+    api.ingest([log], output=tmp_path / "out", settings=settings())
+    alone = SCENARIO.split("[tier.pool]", maxsplit=1)[0]
+    for name, text in {
+        "preempting": "instances = 1\nkv_admission = 'as_needed'\nhbm_blocks = 4",
+        "apart": "instances = 2\nprefill_instances = 1\nhbm_blocks = 8\n"
+        "handoff = { out_links = ['wire'], in_links = ['wire'] }\n[link.wire]\nrate = '1GB/s'",
+    }.items():
+        stated = "\n".join(alone.splitlines()[:4]) + f"\n{text}\n"
+        (tmp_path / f"{name}.toml").write_text(stated, encoding="utf-8")
+    asked = api.ReplayAsk(
+        scenarios=tuple(str(tmp_path / f"{one}.toml") for one in ("preempting", "apart"))
+    )
+    outcome = api.replay(tmp_path / "out", asked=asked, settings=settings())
+    preempting, apart = (one["stages"] for one in json.loads(outcome.to_json())["scenarios"])
+    assert (preempting["preemptions"], preempting["preempted_requests"]) == (1, 1)
+    assert preempting["handoff_mean_s"] is None
+    assert (apart["preemptions"], apart["preempted_mean_s"]) == (0, 0.0)
+    # 512 x 327 680 B out and in over one wire
+    assert apart["handoff_mean_s"] >= 512 * 327_680 / 1e9
+    rows_of = Dataset.open(tmp_path / "out" / "dataset").table("replay_requests").to_dicts()
+    waited = [one for one in rows_of if one["preemptions"]]
+    assert [(one["run"], one["request_rank"]) for one in waited] == [(0, 1)]
+    assert 0 < waited[0]["preempted_s"] < waited[0]["decode_s"]
+    assert preempting["preempted_mean_s"] == pytest.approx(waited[0]["preempted_s"] / 2)
+    assert [one["handoff_s"] is None for one in rows_of] == [True, True, False, False]
 
 
 def test_requests_that_find_no_room_are_left_out_and_said(folder: Path) -> None:

@@ -147,5 +147,8 @@ def test_the_remedy_is_what_the_arbiter_was_replayed_to_do() -> None:
     assert slow.action.startswith("Leave the tier out: an arbiter is not enough")
     none = judge(replace(TRIAL, arbiter=None, thresholds={"pool": 640}, is_confirmed=False))
     assert none is not None
-    assert none.action == "Leave the tier out, or load by a threshold (pool: from 640 tokens on)"
+    assert none.action == (
+        "Leave the tier out; a static threshold (pool: from 640 tokens on) leaves its writes as "
+        "they are"
+    )
     assert none.confidence == "low"
