@@ -112,10 +112,31 @@ def replay(
     )
     load = _load(requests, thin, growth, compress, think, closed_loop=closed_loop)
     asked = _asked(option, scenario, load, trace_out, window)
+    _check_together(sweep, trace_out, window, one_at_a_time=one_at_a_time)
     outcome = _run(
         dataset, asked, sweep, settings, workers, one_at_a_time=one_at_a_time, quiet=quiet
     )
     typer.echo(outcome.to_json() if as_json else "\n".join(map(_shown, outcome.summary())))
+
+
+def _check_together(
+    sweep: list[str] | None, trace_out: Path | None, window: str | None, *, one_at_a_time: bool
+) -> None:
+    """Refuse a flag that would do nothing beside the others.
+
+    Raises:
+        UsageError: with what is missing or too much.
+    """
+    from kvtrace.errors import UsageError
+
+    wrong = {
+        "`--trace-out` draws no sweep": (trace_out is not None and bool(sweep), "one replay"),
+        "`--window` without `--trace-out`": (window is not None and trace_out is None, "both"),
+        "`--one-at-a-time` without `--sweep`": (one_at_a_time and not sweep, "both"),
+    }
+    for message, (is_wrong, wanted) in wrong.items():
+        if is_wrong:
+            raise UsageError("KVT-U028", message, hint=f"ask for {wanted}, or leave it out")
 
 
 def _shown(line: str) -> str:

@@ -72,6 +72,8 @@ def test_a_sweep_is_a_table_of_its_runs(kvtrace: Run, place: Path) -> None:
         (("--thin", "2"), "KVT-N030"),
         (("--window", "1s"), "KVT-U026"),
         (("--think", "soon"), "KVT-U001"),
+        (("--sweep", "instances=1,2", "--trace-out", "drawn.json"), "KVT-U028"),
+        (("--one-at-a-time",), "KVT-U028"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(
