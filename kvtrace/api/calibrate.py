@@ -238,6 +238,7 @@ def _provenance(
         "requests": found[0].fitted_rows if found[0].values() else None,
         "moves": moves or None,
         "llm": deployment.llm.name,
+        "gpu": deployment.hardware.gpu.name,
         "weight_dtype": deployment.weight_dtype,
         "kv_dtype": deployment.kv_dtype,
         "tp": deployment.tp,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kvtrace.api.texttable import text_table
-from kvtrace.cost.calibration import Calibration, ErrorOfMetric, Fitted, Residual
+from kvtrace.cost.calibration import Calibration, ErrorOfMetric, Fitted, Residual, identified
 
 _PARAMETERS = ("parameter", "constant", "model", "fitted", "90 % interval", "unit")
 _ERRORS = (
@@ -26,8 +26,14 @@ def summary_lines(
     for one in calibrations:
         lines += ["", *_lines(one)]
     if path is not None:
-        lines += ["", f"Profile written to {path}; use it with `--hardware {path}`"]
+        lines += ["", _written(calibrations, path)]
     return lines
+
+
+def _written(calibrations: Sequence[Calibration], path: Path) -> str:
+    if not identified(calibrations):
+        return f"Profile written to {path}; no constant was fitted: it predicts as without it"
+    return f"Profile written to {path}; use it with `--hardware {path}`"
 
 
 def _lines(calibration: Calibration) -> list[str]:

@@ -4,6 +4,7 @@
 dataset = "1f3c…"
 requests = 150
 llm = "Llama-3.1-8B"
+gpu = "RTX-4090"
 
 [[calibration.constant]]
 id = "efficiency.hbm_read"
@@ -26,7 +27,8 @@ from kvtrace.cost.toml_reader import TomlReader
 from kvtrace.cost.walk import collect_constants, replaced_constants
 
 PROVENANCE: Final = (
-    "dataset", "requests", "moves", "llm", "weight_dtype", "kv_dtype", "tp", "method", "as_of",
+    "dataset", "requests", "moves", "llm", "gpu", "weight_dtype", "kv_dtype", "tp", "method",
+    "as_of",
 )  # fmt: skip
 CALIBRATED: Final = "calibration"
 """How the source of a fitted constant begins."""

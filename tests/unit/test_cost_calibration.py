@@ -306,3 +306,47 @@ def test_batch_and_context_are_means_over_the_window() -> None:
 def test_the_step_of_a_clock_is_what_all_durations_are_multiples_of() -> None:
     assert clock_step_s(np.array([0.2, 0.5, np.nan])) == pytest.approx(0.1)
     assert clock_step_s(np.array([np.nan])) is None
+
+
+def test_durations_all_alike_say_nothing_of_a_clock() -> None:
+    # 1.09 s each: the step that leads from 0 to 7, 1.09 and 8.09 s is 0.01 s
+    alike, began = np.array([1.09, 1.09]), np.array([0.0, 7.0])
+    assert clock_step_s(alike) is None
+    assert clock_step_s(alike, began, began + alike) == pytest.approx(0.01)
+    assert clock_step_s(np.ones(2), began, began + 1.0) == pytest.approx(1.0)
+
+
+def test_a_load_test_of_one_output_length_tells_its_decode() -> None:
+    times = alone(with_values(MODEL, {READ: 0.6}), prompts=np.full(COUNT, 2_000.0))
+    times = replace(times, arrived_s=times.arrived_s + np.arange(COUNT) ** 2 * 0.001)
+    assert len(np.unique(times.tpot_s)) == 1
+    found = calibrate(times, names=("decode_bandwidth",))
+    assert is_found(fitted(found, "decode_bandwidth"), 0.6)
+
+
+def turned(planted: float) -> RequestTimes:
+    """An earlier half of a GPU at `planted` of its peak, a later one as the model has it."""
+    early, late = alone(with_values(MODEL, {GEMM: planted})), alone(MODEL)
+    prefill = np.where(np.arange(COUNT) < COUNT // 2, early.prefill_s, late.prefill_s)
+    return replace(late, prefill_s=prefill, ttft_s=prefill, e2e_s=prefill + 100 * late.tpot_s)
+
+
+def test_a_fit_that_makes_the_later_half_worse_is_refused() -> None:
+    found = calibrate(turned(0.5))
+    reason = str(fitted(found, "prefill_rate").refusal)
+    assert "prefill of the later half worse: median error 0.0 % before" in reason
+    assert found.values() == {}
+    prefill = next(one for one in found.errors if one.metric == "prefill")
+    assert prefill.median_after == prefill.median_before
+
+
+def test_a_forced_fit_that_makes_the_later_half_worse_says_so() -> None:
+    found = calibrate(turned(0.5), names=("prefill_rate",))
+    assert fitted(found, "prefill_rate").refusal is None
+    assert any("prefill of the later half worse" in note for note in found.notes)
+
+
+def test_a_share_above_one_is_commented() -> None:
+    found = calibrate(alone(with_values(MODEL, {GEMM: 1.1})), names=("prefill_rate",))
+    assert fitted(found, "prefill_rate").value > 1
+    assert any(note.startswith("prefill_rate of 1.1 is more than") for note in found.notes)

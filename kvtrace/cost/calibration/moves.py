@@ -17,8 +17,9 @@ import numpy as np
 
 from kvtrace.cost.calibration.exposure import spread_between
 from kvtrace.cost.calibration.observations import Floats, MoveTimes, clock_step_s
-from kvtrace.cost.calibration.outcome import Calibration, Problem, Series, first_half, solve
+from kvtrace.cost.calibration.outcome import Calibration, solve
 from kvtrace.cost.calibration.parameters import Parameter
+from kvtrace.cost.calibration.problem import Problem, Series, first_half
 from kvtrace.cost.calibration.screen import ENOUGH
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.evidence import Constant
@@ -177,7 +178,8 @@ def _refused(moves: MoveTimes, timed: np.ndarray, company: Floats) -> dict[str, 
     if timed.sum() < 2 * ENOUGH:
         return dict.fromkeys(names, f"fewer than {2 * ENOUGH} moves have bytes and seconds")
     seconds = moves.seconds[timed]
-    step, middle = clock_step_s(seconds), float(np.median(seconds))
+    began = moves.started_s[timed]
+    step, middle = clock_step_s(seconds, began, began + seconds), float(np.median(seconds))
     if step is not None and step > _COARSE * middle:
         reason = f"the clock steps by {step:.3g} s, and the median move takes {middle:.3g} s"
         return dict.fromkeys(names, reason)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _NS: Final = 1e-9
+_US: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +74,23 @@ def decode_seconds(times: RequestTimes) -> Floats:
     return _known(np.where(np.isfinite(stated), stated, rest))
 
 
-def clock_step_s(seconds: Floats) -> float | None:
+def clock_step_s(seconds: Floats, *instants: Floats) -> float | None:
     """Largest step of which all these durations are multiples, in seconds; null without any.
 
-    Durations are taken to whole nanoseconds.
+    Durations that are all alike, as of a load test with one output length, say nothing of a clock:
+    the step is then the largest one that leads from one of the `instants`, where the durations
+    begin and end, to all others as well; null where they are of one instant or not known.
+    Durations are taken to whole nanoseconds, instants to whole microseconds.
     """
     known = seconds[np.isfinite(seconds) & (seconds > 0)]
     if not len(known):
         return None
-    return float(np.gcd.reduce(np.rint(known / _NS).astype(np.int64)) * _NS)
+    steps = np.rint(known / _NS).astype(np.int64)
+    if len(np.unique(steps)) > 1:
+        return float(np.gcd.reduce(steps) * _NS)
+    at = np.concatenate([one[np.isfinite(one)] for one in instants]) if instants else known[:0]
+    ticks = np.unique(np.rint(at / _US).astype(np.int64))
+    return float(np.gcd.reduce(np.diff(ticks)) * _US) if len(ticks) > 1 else None
 
 
 def _known(seconds: Floats) -> Floats:

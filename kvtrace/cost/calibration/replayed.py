@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 
 from kvtrace.cost.calibration.observations import Floats
-from kvtrace.cost.calibration.outcome import Calibration, Problem, Series, first_half, solve
+from kvtrace.cost.calibration.outcome import Calibration, solve
 from kvtrace.cost.calibration.parameters import parameters_of, with_values
+from kvtrace.cost.calibration.problem import Problem, Series, first_half
 from kvtrace.cost.deployment import Deployment
 
 REPLAYED: Final = ("prefill_rate", "decode_bandwidth")

@@ -9,15 +9,9 @@ import numpy as np
 
 from kvtrace.cost.calibration.direct import DirectModel, measured
 from kvtrace.cost.calibration.observations import Bools, Floats, RequestTimes
-from kvtrace.cost.calibration.outcome import (
-    Calibration,
-    Problem,
-    Series,
-    first_half,
-    metrics_of_requests,
-    solve,
-)
+from kvtrace.cost.calibration.outcome import Calibration, metrics_of_requests, solve
 from kvtrace.cost.calibration.parameters import NAMES, parameters_of
+from kvtrace.cost.calibration.problem import Problem, Series, first_half
 from kvtrace.cost.calibration.screen import hits_taken_as_none, lone_queues_as_none, screen
 from kvtrace.cost.deployment import Deployment
 

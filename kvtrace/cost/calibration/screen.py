@@ -51,7 +51,7 @@ def screen(
     refused: dict[str, str] = {}
     notes: list[str] = []
     prefill = _prefills(times, timeline, refused)
-    decode = _decodes(times, context_tokens, kv_capacity_tokens, refused, notes)
+    decode = _decodes(times, timeline, context_tokens, kv_capacity_tokens, refused, notes)
     _check_lengths(times, prefill, refused)
     return Screened(prefill, decode, refused, tuple(notes))
 
@@ -63,7 +63,7 @@ def _prefills(times: RequestTimes, timeline: Timeline, refused: dict[str, str]) 
     if known.sum() < ENOUGH:
         _refuse(refused, PREFILL, _why_no_prefill(times))
         return np.zeros(times.requests, dtype=np.bool_)
-    step = clock_step_s(seconds[known])
+    step = clock_step_s(seconds[known], timeline.start_s[known], timeline.first_s[known])
     middle = float(np.median(seconds[known]))
     if step is not None and step > _COARSE * middle:
         _refuse(
@@ -123,6 +123,7 @@ def _why_no_prefill(times: RequestTimes) -> str:
 
 def _decodes(
     times: RequestTimes,
+    timeline: Timeline,
     context_tokens: Floats,
     capacity: float | None,
     refused: dict[str, str],
@@ -148,7 +149,7 @@ def _decodes(
                 "KV filled HBM while nearly all requests decoded: their times hold preemptions; "
                 "a scenario with the scheduler's settings lets the fit replay them",
             )
-    step = clock_step_s(seconds[known])
+    step = clock_step_s(seconds[known], timeline.first_s[known], timeline.end_s[known])
     if step is not None and known.any() and step > _COARSE * float(np.median(seconds[known])):
         _refuse(refused, DECODE, f"the clock steps by {step:.3g} s")
     return known
