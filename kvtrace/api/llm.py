@@ -9,11 +9,16 @@ from typing import Final
 
 from kvtrace.api.results import to_json
 from kvtrace.api.texttable import fitted_table
-from kvtrace.cost.dtypes import normalise_dtype
 from kvtrace.cost.experts import Experts
 from kvtrace.cost.hf_config import from_hf_text
 from kvtrace.cost.llm import LlmShape, list_llms, load_llm
-from kvtrace.cost.placement import KvPlacement, require_block_size, require_whole_heads
+from kvtrace.cost.placement import (
+    KvPlacement,
+    require_block_size,
+    require_kv_dtype,
+    require_stages,
+    require_whole_heads,
+)
 from kvtrace.units import format_bytes, format_flops
 
 SHEET_LENGTHS: Final = tuple(1 << exponent for exponent in range(10, 21))
@@ -235,10 +240,11 @@ def llm(
     shape = load_llm(name or "") if text is None else from_hf_text(text)
     placement = KvPlacement(tp, pp, dp_attention)
     require_whole_heads(shape, placement.attention_tp)
+    require_stages(shape, pp)
     return LlmSheet(
         shape=shape,
         placement=placement,
-        kv_dtype=normalise_dtype(kv_dtype),
+        kv_dtype=require_kv_dtype(shape, kv_dtype),
         block_size_tokens=require_block_size(block_size),
     )
 

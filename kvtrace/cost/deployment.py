@@ -16,7 +16,12 @@ from kvtrace.cost.exchange import ACTIVATION_BYTES
 from kvtrace.cost.hardware import Gpu, HardwareProfile, load_hardware
 from kvtrace.cost.layout import Layout, default_ep
 from kvtrace.cost.llm import LlmShape, load_llm
-from kvtrace.cost.placement import KvPlacement, require_whole_heads
+from kvtrace.cost.placement import (
+    KvPlacement,
+    require_kv_dtype,
+    require_stages,
+    require_whole_heads,
+)
 from kvtrace.cost.prefill import PrefillModel, build_prefill
 from kvtrace.cost.providers.pricing import (
     OWN_PROVIDER,
@@ -66,7 +71,8 @@ class Deployment:
         self.layout  # noqa: B018  refuses what does not multiply
         require_whole_heads(self.llm, self.tp)
         normalise_dtype(self.weight_dtype)
-        normalise_dtype(self.kv_dtype)
+        require_stages(self.llm, self.pp)
+        require_kv_dtype(self.llm, self.kv_dtype)
 
     @cached_property
     def layout(self) -> Layout:

@@ -34,6 +34,11 @@ class KvGroup:
     pair_window_tokens: int | None
     """Keys that one query attends to; null is all."""
 
+    @property
+    def has_scaled_layout(self) -> bool:
+        """Whether the `fp8_ds_mla` layout is one of this entry: a latent, or an indexer's key."""
+        return self.rope_elements > 0 or self.group == "indexer"
+
     def entry_bytes(self, kv_dtype: str) -> float:
         """Bytes of one entry of one layer.
 
@@ -41,8 +46,7 @@ class KvGroup:
         an indexer's key alike without rope.
         Source: vLLM blog, DeepSeek-V3.2, 2025-09-29 (512 + 16 + 128 = 656 bytes; indexer 128 + 4).
         """
-        is_scaled = self.rope_elements > 0 or self.group == "indexer"
-        if normalise_dtype(kv_dtype) == "fp8_ds_mla" and is_scaled:
+        if normalise_dtype(kv_dtype) == "fp8_ds_mla" and self.has_scaled_layout:
             scaled = self.entry_elements - self.rope_elements
             return scaled + 4.0 * math.ceil(scaled / _DS_MLA_SCALE_SPAN) + 2.0 * self.rope_elements
         return self.entry_elements * kv_element_bytes(kv_dtype)

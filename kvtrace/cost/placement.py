@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from kvtrace.cost.dtypes import normalise_dtype
 from kvtrace.cost.kv_group import KvGroup
 from kvtrace.cost.llm import LlmShape
 from kvtrace.errors import UsageError
@@ -39,6 +40,38 @@ def require_whole_heads(llm: LlmShape, tp: int) -> None:
                 "same number of ranks",
                 hint=f"`--tp` with one of {', '.join(fits)}",
             )
+
+
+def require_stages(llm: LlmShape, pp: int) -> None:
+    """Refuse more pipeline stages than the LLM has layers.
+
+    Raises:
+        UsageError: a stage would hold no layer.
+    """
+    if pp > llm.layers:
+        raise UsageError(
+            "KVT-C068",
+            f"{llm.layers} layers of {llm.name} cannot fill {pp} pipeline stages",
+            cause="each stage holds one layer at least",
+            hint=f"`--pp` of at most {llm.layers}",
+        )
+
+
+def require_kv_dtype(llm: LlmShape, kv_dtype: str) -> str:
+    """The name of the KV format here.
+
+    Raises:
+        UsageError: it is not known, or a layout that the LLM's KV does not have.
+    """
+    name = normalise_dtype(kv_dtype)
+    if name == "fp8_ds_mla" and not any(group.has_scaled_layout for group in llm.groups):
+        raise UsageError(
+            "KVT-C069",
+            f"KV of {llm.name} cannot be in `fp8_ds_mla`",
+            cause=f"it is the layout of a latent or an indexer, and the LLM has {llm.attention}",
+            hint="use `--kv-dtype fp8`",
+        )
+    return name
 
 
 @dataclass(frozen=True, slots=True)

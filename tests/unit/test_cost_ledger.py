@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -390,6 +391,27 @@ def test_ranks_get_the_same_number_of_whole_kv_heads(tp: int, fits: bool) -> Non
             refused()
         assert caught.value.code == "KVT-C066"
         assert "1, 2, 4, 8, 16" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "hint"),
+    [
+        ({"kv_dtype": "fp8_ds_mla"}, "KVT-C069", "--kv-dtype fp8"),
+        ({"pp": 81}, "KVT-C068", "at most 80"),
+    ],
+)
+def test_kv_layouts_and_stages_that_the_llm_lacks_are_refused(
+    asked: dict[str, Any], code: str, hint: str
+) -> None:
+    # Llama-3.1-70B: GQA without a latent, 80 layers
+    for refused in (
+        lambda: build_deployment("Llama-3.1-70B", "H100", tp=4, **asked),
+        lambda: api.llm("Llama-3.1-70B", **asked),
+    ):
+        with pytest.raises(UsageError) as caught:
+            refused()
+        assert caught.value.code == code
+        assert hint in (caught.value.hint or "")
 
 
 def test_paths_and_requests_that_are_none_are_refused_with_something_to_paste(

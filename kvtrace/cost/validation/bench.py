@@ -15,6 +15,7 @@ from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.hardware import HardwareProfile, load_hardware
 from kvtrace.cost.layout import Layout
 from kvtrace.cost.llm import LlmShape, load_llm
+from kvtrace.cost.placement import require_whole_heads
 from kvtrace.cost.prefill import PrefillModel, build_prefill
 from kvtrace.cost.step import StepModel
 from kvtrace.cost.validation.paths import PathText, parse_path
@@ -56,6 +57,18 @@ class Bench:
         if not self.point.gpu:
             raise CannotPredictError("no GPU is named")
         return _resolved(lambda: _hardware(self.point.gpu))
+
+    def check_ranks(self) -> None:
+        """Refuse a stated TP that no engine runs the LLM on.
+
+        Raises:
+            CannotPredictError: it is zero, or the KV heads cannot be shared by so many ranks.
+        """
+        tp = self.point.tp
+        if tp == 0:
+            raise CannotPredictError("`tp` is 0: the cell stays empty where it is not known")
+        if tp and self.point.model and self.point.kind not in _COPY_KINDS:
+            _resolved(lambda: require_whole_heads(self.llm, tp))
 
     @cached_property
     def tp(self) -> int:

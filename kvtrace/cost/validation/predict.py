@@ -83,6 +83,7 @@ def _value(bench: Bench) -> tuple[float | None, str | None]:
     if predictor is None:
         return None, f"the kind `{point.kind}` is not known; known: {', '.join(PREDICTORS)}"
     try:
+        bench.check_ranks()
         value = predictor(bench)
     except CannotPredictError as error:
         return None, str(error)

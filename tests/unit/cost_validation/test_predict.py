@@ -46,6 +46,19 @@ def test_kv_sizes_count_the_copies_of_ranks_without_a_head_of_their_own(tmp_path
     assert _predicted(one) == 8 * 100 * 70_272
 
 
+@pytest.mark.parametrize(
+    ("tp", "reason"),
+    [(0, "`tp` is 0"), (3, "8 KV heads of Meta-Llama-3.1-70B cannot be shared by 3 ranks")],
+)
+def test_ranks_that_no_engine_runs_on_are_not_predicted(
+    tmp_path: Path, tp: int, reason: str
+) -> None:
+    cells = {**LLAMA, "metric": "kv_bytes_all_ranks", "unit": "B", "cached_tokens": 100, "tp": tp}
+    found = predict(point(tmp_path, kind="kv_size", **cells))
+    assert found.predicted is None
+    assert (found.reason or "").startswith(reason)
+
+
 def test_layer_entries_and_states(tmp_path: Path) -> None:
     latent = point(
         tmp_path,
