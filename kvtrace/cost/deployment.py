@@ -14,6 +14,7 @@ from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant, EvidenceKind
 from kvtrace.cost.exchange import ACTIVATION_BYTES
 from kvtrace.cost.hardware import Gpu, HardwareProfile, load_hardware
+from kvtrace.cost.hardware_file_calibration import with_llm_told
 from kvtrace.cost.layout import Layout, default_ep
 from kvtrace.cost.llm import LlmShape, load_llm
 from kvtrace.cost.placement import (
@@ -67,7 +68,10 @@ class Deployment:
 
     def __post_init__(self) -> None:
         if self.efficiencies is None and self.hardware.efficiencies is not None:
-            object.__setattr__(self, "efficiencies", self.hardware.efficiencies)
+            table = with_llm_told(
+                self.hardware.efficiencies, self.hardware.calibrated_llm, self.llm.name
+            )
+            object.__setattr__(self, "efficiencies", table)
         self.layout  # noqa: B018  refuses what does not multiply
         require_whole_heads(self.llm, self.tp)
         normalise_dtype(self.weight_dtype)

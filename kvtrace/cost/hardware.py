@@ -116,6 +116,8 @@ class HardwareProfile:
     gpu_usd_per_hour: Constant
     efficiencies: EfficiencyTable | None = None
     """What engines reach here of the peaks, as a calibration found; null: data/efficiency.toml."""
+    calibrated_llm: str | None = None
+    """The LLM whose times the calibration was fitted to; null: none, or it does not say."""
 
     def with_link_speed(self, factor: float) -> HardwareProfile:
         """The same node with all links and DRAM `factor` times as fast."""

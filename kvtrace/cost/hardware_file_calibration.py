@@ -20,11 +20,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from kvtrace.cost.efficiency import efficiency_table
+from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.hardware import HardwareProfile
+from kvtrace.cost.llm import load_llm
 from kvtrace.cost.toml_reader import TomlReader
 from kvtrace.cost.walk import collect_constants, replaced_constants
+from kvtrace.errors import UsageError
 
 PROVENANCE: Final = (
     "dataset", "requests", "moves", "llm", "gpu", "weight_dtype", "kv_dtype", "tp", "method",
@@ -56,9 +58,42 @@ def with_calibration(profile: HardwareProfile, document: TomlReader) -> Hardware
         inner.check(_CONSTANT)
         base = _known(inner, known)
         change[base.id] = _fitted(base, inner, source, as_of)
+    gpu = reader.word("gpu")
+    if gpu is not None and gpu != profile.gpu.name:
+        change = {
+            ident: borrowed(one, f"GPU {gpu}, not {profile.gpu.name}")
+            for ident, one in change.items()
+        }
     return replace(
-        replaced_constants(profile, change), efficiencies=replaced_constants(table, change)
+        replaced_constants(profile, change),
+        efficiencies=replaced_constants(table, change),
+        calibrated_llm=reader.word("llm"),
     )
+
+
+def borrowed(constant: Constant, of: str) -> Constant:
+    """A fitted constant that is used for something else than it was fitted `of`: an assumption."""
+    return replace(constant, kind="assumed", source=f"{constant.source}, fitted for {of}")
+
+
+def with_llm_told(table: EfficiencyTable, fitted_for: str | None, llm: str) -> EfficiencyTable:
+    """The efficiencies; what a calibration fitted for another LLM is an assumption that says so."""
+    if fitted_for is None or _known_llm(fitted_for) == llm:
+        return table
+    change = {
+        one.id: borrowed(one, f"{fitted_for}, not {llm}")
+        for one in collect_constants(table)
+        if one.source.startswith(CALIBRATED)
+    }
+    return replaced_constants(table, change)
+
+
+def _known_llm(name: str) -> str:
+    """The name of a built-in shape as it stands there; any other as it is."""
+    try:
+        return load_llm(name).name
+    except UsageError:
+        return name
 
 
 def source_of(provenance: Mapping[str, object]) -> str:

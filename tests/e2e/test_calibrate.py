@@ -105,6 +105,21 @@ def test_the_report_says_which_constants_are_fitted(profile: Path) -> None:
     assert "fitted (calibration)" in "\n".join(api.hardware(str(profile)).lines())
 
 
+def test_a_profile_of_another_llm_or_gpu_is_an_assumption_that_says_so(profile: Path) -> None:
+    other = build_deployment("Llama-3.1-70B", str(profile), tp=4, weight_dtype="bf16")
+    shown = {one.id: from_constant(one) for one in other.constants()}[GEMM]
+    assert (shown.origin_state, shown.is_confirmed) == ("estimated", False)
+    assert shown.source.endswith("fitted for Meta-Llama-3.1-8B, not Meta-Llama-3.1-70B")
+    moved = profile.with_name("moved.toml")
+    text = profile.read_text(encoding="utf-8")
+    moved.write_text(text.replace('gpu = "H100-SXM5"', 'gpu = "H200"', 1), encoding="utf-8")
+    table = load_hardware(str(moved)).efficiencies
+    assert table is not None
+    gemm = table.family("sm90").gemm["bf16"]
+    assert gemm.kind == "assumed"
+    assert "fitted for GPU H100-SXM5, not H200" in gemm.source
+
+
 def test_a_calibration_on_top_of_a_profile_keeps_what_it_does_not_tell(
     dataset: Path, profile: Path
 ) -> None:
