@@ -190,13 +190,13 @@ def _deployment(
     tp = settings.integer("tp")
     if llm is None and hardware is None and tp is None:
         tp = DEFAULT_TP
-    weights = settings["weight_dtype"]
+    weights, stated = settings["weight_dtype"], settings["kv_dtype"]
     return build_deployment(
         llm or DEFAULT_LLM,
         hardware or DEFAULT_HARDWARE,
         tp=tp,
         weight_dtype=None if weights.is_default else str(weights.value),
-        kv_dtype=kv_dtype or str(settings["kv_dtype"].value),
+        kv_dtype=kv_dtype or (None if stated.is_default else str(stated.value)),
         pp=pp,
         dp=dp,
         ep=ep,

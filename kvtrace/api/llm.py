@@ -226,7 +226,7 @@ def llm(
     tp: int = 1,
     pp: int = 1,
     dp_attention: bool = False,
-    kv_dtype: str = "bf16",
+    kv_dtype: str | None = None,
     block_size: int | None = None,
 ) -> LlmListing | LlmSheet:
     """All built-in shapes, or the sheet of a name, a config.json (file or folder) or its `text`.
@@ -244,7 +244,7 @@ def llm(
     return LlmSheet(
         shape=shape,
         placement=placement,
-        kv_dtype=require_kv_dtype(shape, kv_dtype),
+        kv_dtype=require_kv_dtype(shape, kv_dtype or shape.native_kv_dtype),
         block_size_tokens=require_block_size(block_size),
     )
 

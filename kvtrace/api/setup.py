@@ -70,13 +70,14 @@ def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deploymen
     if tp.value is None and llm.is_default and hardware.is_default:
         tp = Setting("tp", DEFAULT_TP, "default")
     weights = _first_stated(settings["weight_dtype"], _weight_dtype(engine))
-    kv = _first_stated(settings["kv_dtype"], _kv_dtype(engine))
+    shape = load_llm(str(llm.value))
+    kv = _first_stated(settings["kv_dtype"], _kv_dtype(engine, shape.native_kv_dtype))
     deployment = build_deployment(
-        load_llm(str(llm.value)),
+        shape,
         load_hardware(str(hardware.value)),
         tp=None if tp.value is None else int(tp.value),
         weight_dtype=None if weights.is_default else str(weights.value),
-        kv_dtype=str(kv.value),
+        kv_dtype=None if kv.is_default else str(kv.value),
         provider=str(settings["cost_provider"].value),
     )
     chosen = [
@@ -208,13 +209,15 @@ def _weight_dtype(engine: Told) -> str | None:
     return None
 
 
-def _kv_dtype(engine: Told) -> str | None:
-    """From `kv_cache_dtype`; `auto` is the dtype that the model computes in."""
+def _kv_dtype(engine: Told, native: str) -> str | None:
+    """From `kv_cache_dtype`; `auto` is what the checkpoint asks for, else the computing dtype."""
     printed = engine.get("kv_cache_dtype")
     if printed is None:
         return None
     if str(printed) != "auto":
         return _known_dtype(str(printed))
+    if native != "bf16":
+        return native
     computed = engine.get("dtype")
     return _known_dtype(str(computed)) if computed is not None else None
 

@@ -20,8 +20,8 @@ def llm(
         typer.Option("--dp-attention", help="A sequence's KV lies on one rank of each stage."),
     ] = False,
     kv_dtype: Annotated[
-        str, typer.Option("--kv-dtype", help="bf16, fp8, fp8_ds_mla, int8, nvfp4, int4, …")
-    ] = "bf16",
+        str | None, typer.Option("--kv-dtype", help="bf16, fp8, fp8_ds_mla, int8, … [the LLM's].")
+    ] = None,
     block_size: Annotated[
         int | None, typer.Option("--block-size", help="Round up to blocks of so many tokens.")
     ] = None,

@@ -331,13 +331,13 @@ def build_deployment(
     *,
     tp: int | None = None,
     weight_dtype: str | None = None,
-    kv_dtype: str = "bf16",
+    kv_dtype: str | None = None,
     pp: int = 1,
     dp: int = 1,
     ep: int | None = None,
     provider: str = OWN_PROVIDER,
 ) -> Deployment:
-    """A deployment by names; null takes the LLM's published weight format and `default_tp`.
+    """A deployment by names; null takes the LLM's published formats and `default_tp`.
 
     Raises:
         UsageError: unknown name or number format.
@@ -347,7 +347,7 @@ def build_deployment(
     profile = load_hardware(hardware) if isinstance(hardware, str) else hardware
     weights = normalise_dtype(weight_dtype or shape.native_weight_dtype)
     ranks = default_tp(shape, profile.gpu, weight_dtype=weights) if tp is None else tp
-    kv = normalise_dtype(kv_dtype)
+    kv = normalise_dtype(kv_dtype or shape.native_kv_dtype)
     return Deployment(shape, profile, ranks, weights, kv, pp=pp, dp=dp, ep=ep, provider=provider)
 
 

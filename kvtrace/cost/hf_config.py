@@ -13,7 +13,7 @@ from kvtrace.cost.hf_layers import Mixer, layer_mixers
 from kvtrace.cost.hf_parameters import count_parameters
 from kvtrace.cost.hf_reader import HfConfig, hidden_size
 from kvtrace.cost.hf_state import read_state_layer
-from kvtrace.cost.hf_weights import read_weight_dtype
+from kvtrace.cost.hf_weights import read_kv_dtype, read_weight_dtype
 from kvtrace.cost.llm import KvGroup, LlmShape
 from kvtrace.errors import Location, UsageError
 
@@ -114,6 +114,7 @@ def _build(document: Mapping[str, object], *, source: str, fallback_name: str) -
         state_bytes=float(state_bytes),
         recurrent_layers=states,
         experts=read_experts(config, mixers),
+        native_kv_dtype=read_kv_dtype(config),
         kind="given",
         source=source,
         as_of="",

@@ -1,4 +1,4 @@
-"""The number format of the weights of a Hugging Face config."""
+"""The number formats of the weights and of the KV of a Hugging Face config."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ _NAMED: Final = ("nvfp4", "mxfp4", "fp8")
 """Formats that a method or algorithm has in its name."""
 _PLAIN: Final = {"float32": "fp32", "float16": "fp16"}
 _NARROW_BITS: Final = 4
+_BYTE_BITS: Final = 8
 
 
 def read_weight_dtype(config: HfConfig) -> str:
@@ -22,6 +23,17 @@ def read_weight_dtype(config: HfConfig) -> str:
     found = _quantised(quantised) if isinstance(quantised, Mapping) else None
     given = str(config.keys.get("torch_dtype") or config.keys.get("dtype") or "bfloat16")
     return found or _PLAIN.get(given, "bf16")
+
+
+def read_kv_dtype(config: HfConfig) -> str:
+    """The format of KV that a `kv_cache_scheme` or `kv_cache_quant_algo` states; else bf16."""
+    quantised = config.keys.get("quantization_config")
+    table = quantised if isinstance(quantised, Mapping) else {}
+    scheme, named = table.get("kv_cache_scheme"), table.get("kv_cache_quant_algo")
+    if isinstance(scheme, Mapping) and scheme.get("num_bits") == _BYTE_BITS:
+        return "fp8" if scheme.get("type") == "float" else "int8"
+    text = str(scheme if isinstance(scheme, str) else named).lower()
+    return next((name for name in (*_NAMED, "int8") if name in text), "bf16")
 
 
 def _quantised(table: Mapping[str, object]) -> str | None:

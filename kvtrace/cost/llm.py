@@ -47,6 +47,8 @@ class LlmShape:
     """Layers that keep a state instead of KV."""
     experts: Experts | None = None
     """Null for a dense LLM."""
+    native_kv_dtype: str = "bf16"
+    """Format of the KV that the checkpoint asks engines for; bf16 where it asks for none."""
 
     @property
     def is_moe(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvtrace.cost import from_hf_config, load_llm
+from kvtrace.cost import build_deployment, from_hf_config, load_llm
 from kvtrace.cost.hf_config import from_hf_text
 from kvtrace.cost.llm import KvGroup
 from kvtrace.errors import UsageError
@@ -387,6 +387,25 @@ def test_the_text_of_a_config_is_read() -> None:
 def test_the_format_of_the_weights(quantised: object, dtype: str) -> None:
     shape = from_hf_config({**PLAIN, "torch_dtype": "float16", "quantization_config": quantised})
     assert shape.native_weight_dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("quantised", "dtype"),
+    [
+        ({"quant_method": "compressed-tensors",
+          "kv_cache_scheme": {"num_bits": 8, "type": "float"}}, "fp8"),
+        ({"quant_method": "compressed-tensors",
+          "kv_cache_scheme": {"num_bits": 8, "type": "int"}}, "int8"),
+        ({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"}, "fp8"),
+        ({"quant_method": "fp8", "kv_cache_scheme": None}, "bf16"),
+        (None, "bf16"),
+    ],
+)  # fmt: skip
+def test_the_format_of_the_kv_that_a_checkpoint_asks_for(quantised: object, dtype: str) -> None:
+    shape = from_hf_config({**PLAIN, "quantization_config": quantised})
+    assert shape.native_kv_dtype == dtype
+    assert build_deployment(shape, "H100-SXM5", tp=1).kv_dtype == dtype
+    assert build_deployment(shape, "H100-SXM5", tp=1, kv_dtype="bf16").kv_dtype == "bf16"
 
 
 def test_a_gemma_3_as_published_leaves_heads_and_vocabulary_to_its_class() -> None:
