@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from kvtrace.api.setup import check_names, choose_deployment, choose_fleet
@@ -133,3 +136,20 @@ def test_unknown_names_are_refused_before_any_log_is_read() -> None:
         check_names(settings(llm="lama"))
     with pytest.raises(UsageError):
         check_names(settings(hardware="H1000"))
+
+
+def test_kv_is_in_what_the_checkpoint_asks_for_unless_a_log_or_a_setting_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    config = {
+        "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 128256,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+        "quantization_config": {"kv_cache_quant_algo": "FP8"},
+    }  # fmt: skip
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    silent, chosen = choose_deployment(settings(llm=str(path)), told())
+    assert silent.kv_dtype == "fp8"
+    assert chosen["kv_dtype"].is_default
+    stated, _ = choose_deployment(settings(llm=str(path), kv_dtype="fp16"), told())
+    assert stated.kv_dtype == "fp16"
