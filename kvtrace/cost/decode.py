@@ -54,8 +54,11 @@ class DecodeModel:
         """Seconds of one step without its KV: overhead, and weights or compute."""
         weights = self.head_s + self.dense_s
         compute = self.compute_token_s * batch
-        bound = weights if weights > compute else compute
-        return self.fixed_s + bound + self.experts.seconds(batch) + self.exchange_token_s * batch
+        seconds = self.fixed_s + (weights if weights > compute else compute)
+        experts = self.experts
+        if experts.all_s or experts.token_s:
+            seconds += experts.seconds(batch)
+        return seconds + self.exchange_token_s * batch
 
     def kv_s(self, batch: float, context_tokens: float) -> float:
         """Seconds to read the KV (and states) of `batch` sequences, `context_tokens` in all."""

@@ -101,17 +101,30 @@ class PrefillModel:
 
         `is_start` False leaves out what a prefill pays once: the fixed overhead and the saturation.
         """
-        fixed, ramp = (self.fixed_s, self.gemm_fixed_s) if is_start else (0.0, 0.0)
-        gemm = ramp + self.gemm_token_s * tokens
-        seconds = fixed + self.token_s * tokens + max(gemm, self.weights_s * steps)
-        return seconds + steps * self.experts.seconds(tokens / steps)
+        seconds = (self.host_token_s + self.traffic_token_s) * tokens
+        gemm = self.gemm_token_s * tokens
+        if is_start:
+            seconds = self.host_s + self.launch_s + seconds
+            gemm = self.gemm_fixed_s + gemm
+        weights = self.weights_s * steps
+        seconds += weights if weights > gemm else gemm
+        experts = self.experts
+        if experts.all_s or experts.token_s:
+            seconds += steps * experts.seconds(tokens / steps)
+        return seconds
 
     def attention_s(self, new_tokens: float, cached_tokens: float) -> float:
         """Seconds of one request's attention: its pairs, or reading the KV of what is cached."""
+        if new_tokens <= 0:
+            return 0.0
         attention = 0.0
         for pair_s, window in self.pair_terms:
-            attention += pair_s * attended_pairs(new_tokens, cached_tokens, window)
-        return max(attention, self.kv_read_token_s * cached_tokens) if new_tokens > 0 else 0.0
+            if window is None:
+                attention += pair_s * (new_tokens * (cached_tokens + new_tokens / 2))
+            else:
+                attention += pair_s * attended_pairs(new_tokens, cached_tokens, window)
+        read = self.kv_read_token_s * cached_tokens
+        return read if read > attention else attention
 
     @property
     def balance_tokens(self) -> float:

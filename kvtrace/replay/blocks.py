@@ -111,10 +111,12 @@ class LruCache:
         stored = self.stored
         weight = self._weight
         used = self.used
+        take = stored.pop
         for index in range(end - 1, lo - 1, -1):
             atom = atoms[index]
-            used += weight[atom] - stored.pop(atom, 0)
-            stored[atom] = weight[atom]
+            blocks = weight[atom]
+            used += blocks - take(atom, 0)
+            stored[atom] = blocks
         self.used = used
         if used > self.capacity:
             self._evict(used - self.capacity)

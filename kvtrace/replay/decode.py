@@ -61,7 +61,8 @@ class DecodeBatch:
         if not self.size:
             return 0.0
         context = self._context + self.grown_tokens if self._grows else self._context
-        return max(self._model.step_s(self.size, context), _LEAST_STEP_S)
+        seconds = self._model.step_s(self.size, context)
+        return seconds if seconds > _LEAST_STEP_S else _LEAST_STEP_S
 
     def join(self, request: int, tokens: int, context: float) -> None:
         """Add a request with `tokens` steps to go; call `serve` first."""
@@ -109,11 +110,13 @@ class DecodeBatch:
         self.version += 1
         if not self.size:
             return inf
-        left = max(0.0, self._marks[0][0] - self._made)
-        self._rate = self._pace(left) if steps_per_s is None else steps_per_s
-        if self._rate <= 0.0:
+        left = self._marks[0][0] - self._made
+        if left < 0.0:
+            left = 0.0
+        rate = self._rate = self._pace(left) if steps_per_s is None else steps_per_s
+        if rate <= 0.0:
             return inf
-        return self._at + left / self._rate if left > 0.0 else self._at
+        return self._at + left / rate if left > 0.0 else self._at
 
     def time_of(self, tokens: float) -> float:
         """When the batch will have generated so many tokens more at its present pace."""

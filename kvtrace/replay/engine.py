@@ -171,8 +171,9 @@ class _Replay:
         while True:
             next_s = heap[0][0] if heap else inf
             arrival_s = arrived_s[upcoming]
-            if net.next_at <= next_s and net.next_at <= arrival_s:
-                now = net.next_at
+            flow_s = net.next_at
+            if flow_s <= next_s and flow_s <= arrival_s:
+                now = flow_s
                 if now == inf:
                     return self._collect()
                 for move in net.finish():

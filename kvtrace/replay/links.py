@@ -276,17 +276,23 @@ class FlowNet(Generic[Owner]):
     def _share(self, component: _Component[Owner]) -> None:
         """Give every active route of the component its max-min rate, and find the next end."""
         active = component.active
-        if len(active) == 1:
-            rate = active[0].cap / len(active[0].flows)
-            active[0].rate = rate if rate < self._most else self._most
-        elif active:
-            self._fill(active)
         wait = inf
-        for route in active:
-            left = (route.flows[0][0] - route.served) / route.rate
+        if len(active) == 1:
+            only = active[0]
+            flows = only.flows
+            rate = only.cap / len(flows)
+            only.rate = rate = rate if rate < self._most else self._most
+            left = (flows[0][0] - only.served) / rate
             if left < wait:
                 wait = left
-                component.first = route
+                component.first = only
+        elif active:
+            self._fill(active)
+            for route in active:
+                left = (route.flows[0][0] - route.served) / route.rate
+                if left < wait:
+                    wait = left
+                    component.first = route
         deadlines = self._deadlines
         deadlines[component.index] = component.at + wait if wait > 0.0 else component.at
         self.next_at = min(deadlines)

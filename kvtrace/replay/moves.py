@@ -191,16 +191,18 @@ class Mover:
         writer.is_busy = False
         while writer.waiting and not writer.is_busy:
             request = writer.waiting.popleft()
-            blocks, lacks_last = cache.missing(atoms, offset[request], offset[request + 1])
+            lo, end = offset[request], offset[request + 1]
+            blocks, lacks_last = cache.missing(atoms, lo, end)
             if not blocks or not writer.legs:
-                cache.touch(atoms, offset[request], offset[request + 1])
+                cache.touch(atoms, lo, end)
                 if tier.holds_hbm:
                     self._let_go(request, instance)
                 continue
             tokens = blocks * requests.block_tokens - (requests.pad[request] if lacks_last else 0)
             writer.is_busy = True
             done = partial(self._end_write, tier, instance, request)
-            legs = [(leg, tokens * self._kv_bytes) for leg in writer.legs]
+            size = tokens * self._kv_bytes
+            legs = [(leg, size) for leg in writer.legs]
             self.go(Move(request, legs, done, is_write=True), now)
 
     def _end_write(self, tier: Tier, instance: int, request: int, now: float) -> None:

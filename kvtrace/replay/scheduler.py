@@ -76,6 +76,7 @@ class Scheduler:
             on_end=self._end_load,
         )
         self.begin_load = self.loads.begin
+        self._stops_early = self.loads.is_stopped_early
         self.ideal_writes = (
             IdealWrites(topology, self.mover.fine) if self.mover.fine is not None else None
         )
@@ -129,7 +130,7 @@ class Scheduler:
             or instance.partial_long >= 0
         ):
             self._take_step(instance, now)
-        if self.loads.is_stopped_early and not instance.is_busy:
+        if self._stops_early and not instance.is_busy:
             self.loads.stop_oldest(instance, now)
         if instance.hbm.victims:
             self.mover.demote(instance.hbm, instance.index, now)
@@ -391,7 +392,8 @@ class Scheduler:
 
     def _end_step(self, instance: Instance, step: Step, now: float) -> None:
         """First tokens for all whose prompt is done; then the next step."""
-        if (self.loads.open or self.loads.waits_since) and self._awaits_load(instance, step, now):
+        loads = self.loads
+        if (loads.open or loads.waits_since) and self._awaits_load(instance, step, now):
             return
         instance.is_busy = False
         instance.until_s = inf
