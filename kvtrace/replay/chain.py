@@ -8,10 +8,10 @@ from typing import NamedTuple
 from kvtrace.cost.split import best_split
 from kvtrace.replay.blockmap import whole_blocks
 from kvtrace.replay.links import FlowNet
-from kvtrace.replay.moves import Move
+from kvtrace.replay.moves import Move, serial_s
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.state import Requests
-from kvtrace.replay.topology import NO_ROUTE, Tier, Topology
+from kvtrace.replay.topology import Tier, Topology
 
 Run = tuple[int, int, int]
 """(at, depth, blocks): a leading run of `blocks` that ends `depth` blocks into atom `at`."""
@@ -180,21 +180,12 @@ class Chain:
         requests = self._requests
         prompt = requests.prompt[request]
         size = prompt * self._kv_bytes
-        move_s = sum(
-            leg.latency_s
-            + (0.0 if leg.route == NO_ROUTE else size / self._net.full_rate(leg.route))
-            for leg in tier.reads[instance]
-        )
+        move_s = serial_s(tier.reads[instance], size, self._net.full_rate)
         return move_s + self._rest_s(request, prompt) < self._rest_s(request, 0)
 
     def _move_s(self, tier: Tier, instance: int, size: float) -> float:
         """Seconds of a load, links as they are now."""
-        seconds = 0.0
-        for leg in tier.reads[instance]:
-            seconds += leg.latency_s
-            if leg.route != NO_ROUTE:
-                seconds += size / self._net.fair_rate(leg.route)
-        return seconds
+        return serial_s(tier.reads[instance], size, self._net.fair_rate)
 
     def _worth(self, request: int, instance: int, blocks: int, parts: Sequence[Part]) -> int:
         """How many of the parts to load so that move + prefill is shortest.

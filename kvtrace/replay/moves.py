@@ -59,6 +59,16 @@ class Move:
         """It was stopped."""
 
 
+def serial_s(legs: Sequence[Leg], size: float, rate: Callable[[int], float]) -> float:
+    """Seconds of `size` bytes over legs one after the other, at `rate` bytes/s of each route."""
+    seconds = 0.0
+    for leg in legs:
+        seconds += leg.latency_s
+        if leg.route != NO_ROUTE:
+            seconds += size / rate(leg.route)
+    return seconds
+
+
 class Mover:
     """Carries moves over the links, leg by leg, and keeps the writers of all tiers busy."""
 

@@ -7,6 +7,7 @@ No block of the request itself makes room for another (but for `flat_fifo`, whic
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
@@ -183,7 +184,34 @@ _LEVEL: Final = 1 << 32
 """More than any place in a request: one use more outweighs every place."""
 
 
-class RankedOrder(PlainOrder):
+class LeafOrder(PlainOrder, ABC):
+    """Orders of which only leaves may go: a leaf stands on a heap from when it becomes one."""
+
+    __slots__ = ("_leaves",)
+    _leaves: Leaves
+
+    def leave(self, block: int) -> None:
+        """Forget it; the block before it may be a leaf now."""
+        above = self._drop(block)
+        if above >= 0:
+            self._push(above)
+
+    def offer(self, blocks: Sequence[int]) -> None:
+        """Its leaves may go from now on."""
+        for block in blocks:
+            if self._leaves.is_leaf(block):
+                self._push(block)
+
+    @abstractmethod
+    def _drop(self, block: int) -> int:
+        """Forget it; the block before it where that is a leaf now, else -1."""
+
+    @abstractmethod
+    def _push(self, block: int) -> None:
+        """The leaf may go from now on."""
+
+
+class RankedOrder(LeafOrder):
     """The leaf with the least (rank, stamp).
 
     The rank counts uses (`lfu`), above that prefers blocks near the head (`length_aware`), or is 0.
@@ -191,7 +219,7 @@ class RankedOrder(PlainOrder):
     node go: the leaf and the blocks before it up to where another request branched off or ended.
     """
 
-    __slots__ = ("_ends", "_heap", "_leaves", "_policy", "_rank", "_stamp")
+    __slots__ = ("_ends", "_heap", "_policy", "_rank", "_stamp")
 
     def __init__(self, policy: EvictionPolicy, parent: Sequence[int]) -> None:
         self._policy = policy
@@ -253,18 +281,6 @@ class RankedOrder(PlainOrder):
                 self._push(above)
                 return gone
             block = above
-
-    def leave(self, block: int) -> None:
-        """Forget it; the block before it may be a leaf now."""
-        above = self._drop(block)
-        if above >= 0:
-            self._push(above)
-
-    def offer(self, blocks: Sequence[int]) -> None:
-        """Its leaves may go from now on."""
-        for block in blocks:
-            if self._leaves.is_leaf(block):
-                self._push(block)
 
     def _drop(self, block: int) -> int:
         del self._stamp[block], self._rank[block]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from kvtrace.replay.chain import Run
 from kvtrace.replay.known import KnownCaches
 from kvtrace.replay.links import FlowNet
-from kvtrace.replay.moves import Move
+from kvtrace.replay.moves import Move, serial_s
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.state import Requests
-from kvtrace.replay.topology import NO_ROUTE, Tier
+from kvtrace.replay.topology import Tier
 
 _Found = tuple[list[tuple[Tier, int]], float]
 """(what each tier adds to a run, in tokens; seconds of the lookups)"""
@@ -113,9 +113,4 @@ class ServingPrice:
 
     def _move_s(self, tier: Tier, instance: int, size: float) -> float:
         """Seconds of a load, links as they are now."""
-        seconds = 0.0
-        for leg in tier.reads[instance]:
-            seconds += leg.latency_s
-            if leg.route != NO_ROUTE:
-                seconds += size / self._net.fair_rate(leg.route)
-        return seconds
+        return serial_s(tier.reads[instance], size, self._net.fair_rate)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final
 
-from kvtrace.replay.orders import IsKept, Leaves, PlainOrder
+from kvtrace.replay.orders import IsKept, LeafOrder, Leaves, PlainOrder
 
 _ONCE: Final = 0
 _OFTEN: Final = 1
 
 
-class ArcOrder(PlainOrder):
+class ArcOrder(LeafOrder):
     """ARC: the least recent leaf of the list that the target names, else of the other.
 
     Source: Megiddo and Modha, ARC, FAST 2003, figure 4.
@@ -26,7 +26,6 @@ class ArcOrder(PlainOrder):
         "_counts",
         "_ghosts",
         "_heaps",
-        "_leaves",
         "_list",
         "_met",
         "_room",
@@ -120,18 +119,6 @@ class ArcOrder(PlainOrder):
         for entry in aside:
             heappush(heap, entry)
         return block
-
-    def leave(self, block: int) -> None:
-        """Forget it; the block before it may be a leaf now."""
-        above = self._drop(block)
-        if above >= 0:
-            self._push(above)
-
-    def offer(self, blocks: Sequence[int]) -> None:
-        """Its leaves may go from now on."""
-        for block in blocks:
-            if self._leaves.is_leaf(block):
-                self._push(block)
 
     def _drop(self, block: int) -> int:
         self._counts[self._list.pop(block)] -= 1
