@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from kvtrace.api.calibrate_text import summary_lines
 from kvtrace.api.calibration_data import by_key, move_times, request_times
 from kvtrace.api.queries import open_dataset
 from kvtrace.api.replay_runs import Bench, Ready, make_ready
@@ -34,6 +33,7 @@ from kvtrace.cost.step import PREFILL_CHUNK_TOKENS
 from kvtrace.errors import Location, ModelError, UsageError
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.scenario import Scenario
+from kvtrace.report.text.calibrate import summary_lines
 from kvtrace.scenarios.document import load_scenario
 from kvtrace.scenarios.load import Load
 from kvtrace.scenarios.sweeps import Case

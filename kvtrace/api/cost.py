@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvtrace.api.results import to_json
-from kvtrace.api.texttable import text_table
 from kvtrace.cost.validation import Prediction, Score, Validation, validate
+from kvtrace.report.text.table import text_table
 
 _SCORES = ("points", "predicted", "median error", "P90 error", "in trust", "signs right")
 

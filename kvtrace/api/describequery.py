@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from kvtrace.api.results import to_json
-from kvtrace.api.texttable import fitted_table
 from kvtrace.query.docs import example_command
 from kvtrace.query.header import ColumnInfo, ParamInfo, QueryInfo
+from kvtrace.report.text.table import fitted_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from kvtrace.api.results import to_json
-from kvtrace.api.texttable import fitted_table
 from kvtrace.cost.evidence import Constant, price, read_toml
 from kvtrace.cost.hardware import HardwareProfile, Network, gpu_names, list_gpus, load_hardware
 from kvtrace.cost.hardware_file_calibration import CALIBRATED
@@ -16,6 +15,7 @@ from kvtrace.cost.links import Link, list_links, load_link
 from kvtrace.cost.names import build_index, find_name
 from kvtrace.cost.storage import StorageTier, list_tiers, load_tier
 from kvtrace.cost.walk import collect_constants
+from kvtrace.report.text.table import fitted_table
 from kvtrace.units import (
     TB,
     format_bytes,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from kvtrace.api.ledger_text import LedgerText
 from kvtrace.api.results import to_json
 from kvtrace.api.setup import DEFAULT_HARDWARE, DEFAULT_LLM, DEFAULT_TP
 from kvtrace.config import Settings, resolve_settings
@@ -24,6 +23,7 @@ from kvtrace.cost.placement import require_block_size
 from kvtrace.cost.tier_paths import LEDGER_PATHS, path_title
 from kvtrace.cost.ways import WayLedger
 from kvtrace.errors import ModelError, UsageError
+from kvtrace.report.text.ledger import LedgerText
 
 DEFAULT_TOKENS: Final = 2000
 DEFAULT_CACHED_SHARE: Final = 0.95

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from kvtrace.api.results import to_json
-from kvtrace.api.texttable import fitted_table
 from kvtrace.cost.experts import Experts
 from kvtrace.cost.hf_config import from_hf_text
 from kvtrace.cost.llm import LlmShape, list_llms, load_llm
@@ -19,6 +18,7 @@ from kvtrace.cost.placement import (
     require_stages,
     require_whole_heads,
 )
+from kvtrace.report.text.table import fitted_table
 from kvtrace.units import format_bytes, format_flops
 
 SHEET_LENGTHS: Final = tuple(1 << exponent for exponent in range(10, 21))

@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from kvtrace.api.texttable import shown_cell
 from kvtrace.query.catalog import QueryResult
 from kvtrace.report.format import safe_text
+from kvtrace.report.text.table import shown_cell
 
 Mode = Literal["table", "json", "csv", "markdown", "parquet"]
 MODES: Final[tuple[Mode, ...]] = ("table", "json", "csv", "markdown", "parquet")

@@ -12,11 +12,11 @@ from typing import Final
 from kvtrace.api.pool_tables import fleet_bytes
 from kvtrace.api.setup import FROM_LOGS, choose_deployment
 from kvtrace.api.stages import AUDIT_FILE, read_earlier, with_earlier
-from kvtrace.api.texttable import shown_cell
 from kvtrace.audit.record import AuditRecord
 from kvtrace.config import Settings
 from kvtrace.duckdb_session import Param
 from kvtrace.errors import ModelError
+from kvtrace.report.text.table import shown_cell
 from kvtrace.schema.manifest import Manifest
 from kvtrace.store.dataset import Dataset
 

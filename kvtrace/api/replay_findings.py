@@ -13,7 +13,7 @@ from kvtrace.api.replay_runs import Ready, replay_all
 from kvtrace.api.replay_tables import SUMMARY, Replayed, ask, frames_of
 from kvtrace.api.replay_thresholds import threshold_documents
 from kvtrace.api.stages import SERVING_SETTINGS
-from kvtrace.audit.net_negative_loads import Run, Trial, judge
+from kvtrace.audit.findings.net_negative_loads import Run, Trial, judge
 from kvtrace.audit.record import Finding
 from kvtrace.exec.progress import Progress
 from kvtrace.replay.presets import with_arbiter

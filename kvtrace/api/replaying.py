@@ -27,7 +27,7 @@ from kvtrace.api.stages import (
 )
 from kvtrace.api.sweep_store import KEPT, SweepStore, content_of
 from kvtrace.api.traceout import TraceWindow, write_trace
-from kvtrace.audit.options import build_options
+from kvtrace.audit.options.table import build_options
 from kvtrace.audit.record import Finding, Option
 from kvtrace.config import Settings, resolve_settings
 from kvtrace.errors import Location, UsageError

@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from kvtrace.audit.checks import is_pool
-from kvtrace.audit.end_replays import replay_ends
-from kvtrace.audit.ends import EndFleet
-from kvtrace.audit.fleets import TODAY, build_fleets
-from kvtrace.audit.slo import check_slo, lookup_slack_s
+from kvtrace.audit.findings.check import is_pool
+from kvtrace.audit.slo.check import check_slo, lookup_slack_s
+from kvtrace.audit.slo.end_replays import replay_ends
+from kvtrace.audit.slo.ends import EndFleet
+from kvtrace.audit.slo.fleets import TODAY, build_fleets
 from kvtrace.audit.thresholds import NET_NEGATIVE_SHARE
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet

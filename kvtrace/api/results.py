@@ -11,8 +11,6 @@ from typing import Final
 import msgspec
 
 from kvtrace.api.querymodes import Mode, inert_json, to_csv, to_markdown, to_parquet
-from kvtrace.api.replay_text import finding_lines, threshold_lines
-from kvtrace.api.texttable import fitted_table, text_table
 from kvtrace.audit import jsonio
 from kvtrace.audit.ingest_report import build_ingest_report, dump_ingest_report
 from kvtrace.audit.record import AuditRecord, Finding, Option, Verdict
@@ -22,6 +20,8 @@ from kvtrace.ingest.inspect import Inspection
 from kvtrace.query.catalog import QueryResult
 from kvtrace.report.console import render_console
 from kvtrace.report.html import render_html
+from kvtrace.report.text.replay import finding_lines, threshold_lines
+from kvtrace.report.text.table import fitted_table, text_table
 from kvtrace.report.texts import Lang
 from kvtrace.schema.manifest import Note
 from kvtrace.store.dataset import Dataset

@@ -35,7 +35,7 @@ from kvtrace.api.setup import (
 from kvtrace.audit import jsonio
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.record import AuditRecord
-from kvtrace.audit.tables import is_carried
+from kvtrace.audit.tables.carried import is_carried
 from kvtrace.config import Setting, Settings
 from kvtrace.cost.deployment import Deployment
 from kvtrace.duckdb_session import Param

@@ -12,8 +12,8 @@ import msgspec
 from kvtrace.api.queries import is_dataset, open_dataset
 from kvtrace.api.results import to_json
 from kvtrace.api.stages import AUDIT_FILE, read_earlier
-from kvtrace.api.texttable import fitted_table
 from kvtrace.errors import InputError, UsageError
+from kvtrace.report.text.table import fitted_table
 from kvtrace.store.dataset import Dataset
 from kvtrace.verify.check import Check, Verdict, compared, has_failed
 from kvtrace.verify.counters import DEFAULT_TOLERANCE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kvtrace.audit.economics import OPERATIONS
 from kvtrace.audit.inputs import HARMLESS_SETTINGS, AuditInput, SettingValue
+from kvtrace.audit.money.economics import OPERATIONS
 from kvtrace.audit.record import OriginState, Quantity
 from kvtrace.audit.thresholds import (
     FLEET_BUSY_SHARE,

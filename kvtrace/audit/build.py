@@ -6,26 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvtrace.audit.assumptions import build_assumptions
-from kvtrace.audit.bounds import knows_flops
-from kvtrace.audit.carrying import carrying_numbers
-from kvtrace.audit.checks import Evidence, LinkRow, MoveRow
-from kvtrace.audit.checks_running import LinkSources, link_rows, links_table
-from kvtrace.audit.checks_sampling import sampled_log, sampling_validity
 from kvtrace.audit.data import build_data
-from kvtrace.audit.findings import find_all
-from kvtrace.audit.fleets import Fleets, build_fleets
+from kvtrace.audit.findings.check import Evidence, LinkRow, MoveRow
+from kvtrace.audit.findings.moves import move_rows, moves_table
+from kvtrace.audit.findings.registry import find_all
+from kvtrace.audit.findings.running import LinkSources, link_rows, links_table
+from kvtrace.audit.findings.sampling import sampled_log, sampling_validity
 from kvtrace.audit.inputs import AuditInput
-from kvtrace.audit.measured_moves import move_rows, moves_table
-from kvtrace.audit.measured_tables import (
-    Measured,
-    build_measured_tables,
-    measured_validity,
-    tiers_below_hbm,
-)
-from kvtrace.audit.measurements import longer_window, reuse_measurement
-from kvtrace.audit.modelled_tables import build_modelled_tables
-from kvtrace.audit.options import Money, build_options
-from kvtrace.audit.ranges import ratio
+from kvtrace.audit.options.table import Money, build_options
 from kvtrace.audit.record import (
     AUDIT_SCHEMA_VERSION,
     AuditRecord,
@@ -39,13 +27,25 @@ from kvtrace.audit.record import (
     Verdict,
 )
 from kvtrace.audit.reuse_kv import build_kv_part, build_reuse_part
-from kvtrace.audit.sensitivity import prefill_factor
-from kvtrace.audit.slo import lookup_slack_s
-from kvtrace.audit.tables import build_tables
+from kvtrace.audit.slo.check import lookup_slack_s
+from kvtrace.audit.slo.fleets import Fleets, build_fleets
+from kvtrace.audit.tables.carried import build_tables
+from kvtrace.audit.tables.measured import (
+    Measured,
+    build_measured_tables,
+    measured_validity,
+    tiers_below_hbm,
+)
+from kvtrace.audit.tables.modelled import build_modelled_tables
 from kvtrace.audit.thresholds import MIN_SPAN
-from kvtrace.audit.verdict import decide
+from kvtrace.audit.uncertainty.ranges import ratio
+from kvtrace.audit.uncertainty.sensitivity import prefill_factor
+from kvtrace.audit.verdict.bounds import knows_flops
+from kvtrace.audit.verdict.carrying import carrying_numbers
+from kvtrace.audit.verdict.measurements import longer_window, reuse_measurement
+from kvtrace.audit.verdict.rules import decide
+from kvtrace.audit.verdict.weigh import Weighing, build_case, window_reusable
 from kvtrace.audit.view import count, rows_of
-from kvtrace.audit.weigh import Weighing, build_case, window_reusable
 from kvtrace.audit.window import (
     arrival_span_s,
     build_replay_window,

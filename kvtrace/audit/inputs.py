@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, Protocol
 
 import polars as pl
 
-from kvtrace.audit.ends import EndFleet
 from kvtrace.audit.record import Cell
+from kvtrace.audit.slo.ends import EndFleet
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.result import ReplayResult
@@ -112,7 +112,7 @@ class AuditInput:
     """The same requests on one instance less, as many options as were tried; load decisions may
     differ from those of `replays`."""
     fleet_at_slo: Mapping[str, int] = field(default_factory=dict)
-    """By option id: the smallest number of instances that keeps the SLO (`kvtrace.audit.slo`), as
+    """By option id: the smallest number of instances that keeps the SLO (`audit/slo/check.py`), as
     searched. An option that was not searched is absent."""
     arbiter: tuple[ReplayResult, ...] = ()
     """Options of `replays` once more, loading only what is priced below recomputing it."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kvtrace.audit.checks_sampling import at_least, sampled_log
+from kvtrace.audit.findings.sampling import at_least, sampled_log
 from kvtrace.audit.inputs import ResultOfQuery
-from kvtrace.audit.ranges import ratio
 from kvtrace.audit.record import BytesDistribution, CurvePoint, Data, Kv, Reuse
 from kvtrace.audit.thresholds import LITTLE
+from kvtrace.audit.uncertainty.ranges import ratio
+from kvtrace.audit.verdict.words import WHY_UNKNOWN
 from kvtrace.audit.view import count, number, rows_of, summary_of
-from kvtrace.audit.words import WHY_UNKNOWN
 
 _SAMPLES: Final = "samples/over_time"
 _ENGINE_RATIOS: Final = {

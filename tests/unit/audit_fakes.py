@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from kvtrace.audit.ends import ENDS, EndFleet, RunKey
 from kvtrace.audit.inputs import AuditInput, SettingValue
-from kvtrace.audit.slo import check_slo
+from kvtrace.audit.slo.check import check_slo
+from kvtrace.audit.slo.ends import ENDS, EndFleet, RunKey
 from kvtrace.cost.deployment import Deployment, build_deployment
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet, default_fleet

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvtrace.audit.bounds import (
+from kvtrace.audit.money.economics import (
+    freed_instances,
+    instance_usd_per_month,
+    option_usd_per_month,
+    peak_instances,
+    value_saving,
+)
+from kvtrace.audit.slo.fleets import Saved
+from kvtrace.audit.uncertainty.ranges import Range, finite, ratio
+from kvtrace.audit.verdict.bounds import (
     all_prefill_upper_s,
     busiest_instances,
     hit_tokens_per_request,
@@ -19,15 +28,6 @@ from kvtrace.audit.bounds import (
     spared_s_per_request,
     window_reusable_tokens,
 )
-from kvtrace.audit.economics import (
-    freed_instances,
-    instance_usd_per_month,
-    option_usd_per_month,
-    peak_instances,
-    value_saving,
-)
-from kvtrace.audit.fleets import Saved
-from kvtrace.audit.ranges import Range, finite, ratio
 from kvtrace.cost.fleet import pool_usd_per_month
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.reusable import reusable_tokens

@@ -10,9 +10,9 @@ import pytest
 
 from kvtrace.audit.build import build_audit
 from kvtrace.audit.inputs import AuditInput, SettingValue
-from kvtrace.audit.ranges import difference
 from kvtrace.audit.record import AuditRecord, Option, Outcome
-from kvtrace.audit.sensitivity import prefill_factor
+from kvtrace.audit.uncertainty.ranges import difference
+from kvtrace.audit.uncertainty.sensitivity import prefill_factor
 from kvtrace.cost.fleet import default_fleet
 from kvtrace.errors import ModelError
 from kvtrace.replay.result import ReplayResult

@@ -12,10 +12,10 @@ import pytest
 from kvtrace.audit.build import build_audit
 from kvtrace.audit.data import build_data, dating_files, grade_of
 from kvtrace.audit.inputs import SettingValue
-from kvtrace.audit.modelled_tables import build_modelled_tables
 from kvtrace.audit.record import CurvePoint, Data, Validity
 from kvtrace.audit.reuse_kv import find_knee
-from kvtrace.audit.tables import MAX_ROWS, build_tables
+from kvtrace.audit.tables.carried import MAX_ROWS, build_tables
+from kvtrace.audit.tables.modelled import build_modelled_tables
 from kvtrace.audit.window import deployment_validity
 from kvtrace.cost.deployment import build_deployment
 from kvtrace.cost.fleet import default_fleet

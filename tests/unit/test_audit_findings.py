@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvtrace.audit.build import build_audit
-from kvtrace.audit.findings import CHECKS
+from kvtrace.audit.findings.registry import CHECKS
 from kvtrace.audit.inputs import SettingValue
 from kvtrace.audit.record import AuditRecord, Finding
 from kvtrace.query.catalog import QueryResult

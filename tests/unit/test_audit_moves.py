@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvtrace.audit.build import build_audit
-from kvtrace.audit.measured_moves import MOVES_TABLE
+from kvtrace.audit.findings.moves import MOVES_TABLE
 from kvtrace.audit.record import AuditRecord, Finding
 from tests.unit.audit_fakes import (
     PROMPT,

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from kvtrace.audit.build import build_audit
-from kvtrace.audit.end_replays import replay_ends, worst_fleet
-from kvtrace.audit.ends import ENDS, RunKey
-from kvtrace.audit.fleets import build_fleets
 from kvtrace.audit.record import CurvePoint
-from kvtrace.audit.sensitivity import (
+from kvtrace.audit.slo.check import check_slo, lookup_slack_s
+from kvtrace.audit.slo.end_replays import replay_ends, worst_fleet
+from kvtrace.audit.slo.ends import ENDS, RunKey
+from kvtrace.audit.slo.fleets import build_fleets
+from kvtrace.audit.uncertainty.sensitivity import (
     at_end,
     blocks_for_ratio,
     capacity_blocks,
@@ -23,7 +24,6 @@ from kvtrace.audit.sensitivity import (
     net_negative_range,
     prefill_factor,
 )
-from kvtrace.audit.slo import check_slo, lookup_slack_s
 from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario, TierSpec

@@ -9,11 +9,11 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvtrace.audit.cases import Bound, Case, PoolCase
-from kvtrace.audit.ranges import Range
 from kvtrace.audit.record import NextMeasurement
 from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN
-from kvtrace.audit.verdict import (
+from kvtrace.audit.uncertainty.ranges import Range
+from kvtrace.audit.verdict.cases import Bound, Case, PoolCase
+from kvtrace.audit.verdict.rules import (
     RULES,
     decide,
     no_prefill_is_worth_a_pool,

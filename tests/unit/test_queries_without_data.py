@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kvtrace.api.stages import OBSERVED, has_data
-from kvtrace.audit.tables import is_carried
+from kvtrace.audit.tables.carried import is_carried
 from kvtrace.query.catalog import load_catalog
 from kvtrace.store.dataset import Dataset
 from tests.unit.test_store_dataset import commit

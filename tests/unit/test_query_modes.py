@@ -10,8 +10,8 @@ import pytest
 
 from kvtrace.api.querymodes import to_csv, to_markdown
 from kvtrace.api.results import QueryTable
-from kvtrace.api.texttable import fitted_table
 from kvtrace.query.catalog import QueryResult
+from kvtrace.report.text.table import fitted_table
 
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e|`<b>\n=1"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvtrace import api
-from kvtrace.audit.net_negative_loads import Run, Trial, judge
+from kvtrace.audit.findings.net_negative_loads import Run, Trial, judge
 from kvtrace.config import resolve_settings
 
 POISON = """

@@ -1,0 +1,1 @@
+"""What freed GPU time is worth and what options cost a month."""

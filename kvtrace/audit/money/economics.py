@@ -1,0 +1,150 @@
+"""Money: what freed prefill time is worth, and what each option adds a month; all with intervals.
+
+A pool frees prefill only. GPU time is worth its price where it can be given back in whole instances
+(groups of GPUs) without a worse TTFT, which replays on fewer instances show; a pool costs its
+nodes, DRAM, ports, power and operations.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from kvtrace.audit.record import Quantity
+from kvtrace.audit.slo.fleets import Saved
+from kvtrace.audit.thresholds import (
+    BURST_WINDOW,
+    BUSY_WINDOW,
+    FLEET_BUSY_SHARE,
+    FLEET_BUSY_SHARE_HIGH,
+    FLEET_BUSY_SHARE_LOW,
+)
+from kvtrace.audit.uncertainty.ranges import Range
+from kvtrace.audit.verdict.bounds import busiest_instances
+from kvtrace.cost.evidence import Constant
+from kvtrace.cost.fleet import Fleet, MonthlyCost, gpu_usd_per_month, pool_usd_per_month
+from kvtrace.schema.arrays import FloatArray, IntArray
+
+OPERATIONS: Final = Constant(
+    id="audit.operations_usd_per_month",
+    title="operating a pool: a tenth of an engineer",
+    value=2000.0,
+    unit="USD/month",
+    low=0.0,
+    high=8000.0,
+    kind="assumed",
+    source="policy: from nothing to half an engineer; nobody measured it, put your own",
+    as_of="2026",
+)
+FREE_OPTIONS: Final = frozenset(
+    {"as_observed", "recompute", "hbm_only", "kv_routing", "dram_idle", "dram_idle_kv_routing"}
+)
+"""Options that buy nothing. Idle DRAM is priced at zero: it is there."""
+POOL_OF_FLEET: Final = "pool_dram_"
+"""Pooled options that are the fleet's own pool, whatever the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """GPU time given back."""
+
+    instances: Range
+    """Low and value are whole instances by replay, the low at the ends of the constants; the high
+    may be an estimate."""
+    usd_per_month: Range
+    unrounded_usd_per_month: float
+    """Worth of the freed time before rounding: an estimate."""
+
+
+def range_of(constant: Constant) -> Range:
+    """Interval of a constant; exact where none is given."""
+    low = constant.value if constant.low is None else constant.low
+    high = constant.value if constant.high is None else constant.high
+    return Range(low, constant.value, high)
+
+
+def freed_instances(busy_instance_s: float, span_s: float) -> Range:
+    """Instances that the freed busy time is worth, before rounding: an estimate, no bound.
+
+    Formula: busy / span / share, share the part of its time for which the fleet is kept busy
+    (1.0, 0.7, 0.5 for low, value, high). `span_s` is that of the arrivals: an overloaded replay
+    takes longer to drain, which says nothing of the load.
+    """
+    busy = max(busy_instance_s, 0.0) / span_s
+    return Range(
+        busy / FLEET_BUSY_SHARE_HIGH.value,
+        busy / FLEET_BUSY_SHARE.value,
+        busy / FLEET_BUSY_SHARE_LOW.value,
+    )
+
+
+def peak_instances(arrived_at_ns: IntArray, seconds: FloatArray, span_s: float) -> Range:
+    """Instances that this work of each request keeps busy; the high holds in the busiest minutes.
+
+    Formula: low: all work / span; value: the busiest five minutes at the usual busy share; high:
+    these at the lowest busy share, or a burst of twenty seconds at full use, whichever is more.
+    """
+    minutes = busiest_instances(arrived_at_ns, seconds, BUSY_WINDOW.value)
+    burst = busiest_instances(arrived_at_ns, seconds, BURST_WINDOW.value)
+    low = math.fsum(seconds) / span_s
+    value = max(low, minutes / FLEET_BUSY_SHARE.value)
+    return Range(low, value, max(value, minutes / FLEET_BUSY_SHARE_LOW.value, burst))
+
+
+def instance_usd_per_month(fleet: Fleet) -> Range:
+    """USD of one instance (all its GPUs) for a mean month."""
+    return _range_of_cost(gpu_usd_per_month(fleet, fleet.gpus_per_instance))
+
+
+def value_saving(
+    saved: Saved, freed: Range, fleet: Fleet, *, is_replayed: bool, is_rival_able: bool = True
+) -> Saving:
+    """Worth of saved instances; never more than the fleet.
+
+    The low is what replays at the ends of the constants give back, the value what they do at the
+    middle. Where no replay on fewer instances speaks (`is_replayed` False), the value is the
+    estimate in whole instances. The last instance serves: it is not saved, unless the rival needs
+    more than the fleet.
+    """
+    most = fleet.instances - is_rival_able
+    estimate = min(math.floor(freed.value), most)
+    value = float(saved.at_least if is_replayed else max(saved.at_least, estimate))
+    high = max(value, min(freed.high, float(fleet.instances)))
+    instances = Range(float(saved.low), value, high)
+    month = instance_usd_per_month(fleet)
+    return Saving(
+        instances=instances,
+        usd_per_month=instances * month,
+        unrounded_usd_per_month=min(freed.value, float(fleet.instances)) * month.value,
+    )
+
+
+def option_usd_per_month(option_id: str, fleet: Fleet) -> Range | None:
+    """What the option adds a month; null where its cost is not modelled.
+
+    Assumes: the GPU nodes have the network ports that they need, and the racks have room.
+    """
+    if option_id in FREE_OPTIONS:
+        return Range.exact(0.0)
+    if option_id.startswith(POOL_OF_FLEET):
+        return _range_of_cost(pool_usd_per_month(fleet)) + range_of(OPERATIONS)
+    return None
+
+
+def usd_quantity(ident: str, amount: Range, *, title: str, source: str) -> Quantity:
+    """USD a month as the record shows it."""
+    return Quantity(
+        id=ident,
+        value=amount.value,
+        low=amount.low,
+        high=amount.high,
+        unit="USD/month",
+        title=title,
+        source=source,
+        kind="modelled",
+    )
+
+
+def _range_of_cost(cost: MonthlyCost) -> Range:
+    return Range(cost.low, cost.mid, cost.high)

@@ -1,0 +1,1 @@
+"""The options on common axes."""

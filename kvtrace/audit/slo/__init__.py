@@ -1,0 +1,1 @@
+"""The SLO, and how few instances keep it, by replays."""

@@ -1,0 +1,324 @@
+"""How many instances each option needs for today's SLO, as far as replays tell.
+
+A saved instance is one that a replay without it did not miss: a search gives the smallest number,
+a replay on one instance less gives "at least one". Freed prefill time (the surrogate) is only an
+estimate beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kvtrace.audit.findings.check import is_local, is_pool
+from kvtrace.audit.slo.check import SloCheck, check_slo
+from kvtrace.audit.slo.ends import Claim, EndFleet, RunKey
+from kvtrace.audit.thresholds import NET_NEGATIVE_DOMINATES
+from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.scenario import LoadDecision
+from kvtrace.replay.summary import gpu_seconds, hit_costs, percentiles
+from kvtrace.schema.arrays import RequestTrace
+
+TODAY: Final = "hbm_only"
+"""The option that money and latency are compared with: prefix caching in HBM, nothing below it."""
+OBSERVED: Final = "as_observed"
+"""The running system itself, where it was replayed; it is today then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One option at the stated fleet, and on one instance less."""
+
+    result: ReplayResult
+    """The better of its load decisions."""
+    check: SloCheck | None
+    """Against today; null where today itself cannot carry the load."""
+    fewer: SloCheck | None
+    """On one instance less, against today at the stated fleet; null: not replayed."""
+    searched: int | None
+    as_replayed: SloCheck | None = None
+    """`check` of the option with the load decision that all options share."""
+    fewer_decision: LoadDecision = "always"
+    """Of the replay behind `fewer`, and of a search."""
+
+    @property
+    def is_feasible(self) -> bool:
+        """It carries the load at the stated fleet."""
+        return not self.result.is_overloaded
+
+    @property
+    def is_kept(self) -> bool:
+        """It keeps the SLO at the stated fleet; without a reference it carries the load."""
+        return self.is_feasible and (self.check is None or self.check.is_kept)
+
+    @property
+    def is_kept_with_fewer(self) -> bool:
+        """A replay on one instance less keeps the SLO."""
+        return self.fewer is not None and self.fewer.is_kept
+
+    @property
+    def most(self) -> int | None:
+        """Instances that are enough for it; null: more than the stated fleet."""
+        if self.searched is not None:
+            return self.searched
+        instances = self.result.scenario.instances
+        if self.is_kept_with_fewer:
+            return instances - 1
+        return instances if self.is_kept else None
+
+    @property
+    def least(self) -> int:
+        """Instances below which it was clearly seen to fail, plus one; 1 where nobody tried fewer.
+
+        A narrow miss counts as kept: this is the side of the rivals.
+        """
+        if self.searched is not None:
+            return self.searched
+        instances = self.result.scenario.instances
+        is_missed = self.check is not None and self.check.is_clearly_missed
+        if not self.is_feasible or is_missed:
+            return instances + 1
+        return instances if self.fewer is not None and self.fewer.is_clearly_missed else 1
+
+    def run(self, instances: int) -> RunKey:
+        """The replay of it on so many instances that speaks for it."""
+        scenario = self.result.scenario
+        is_stated = self.searched is None and instances == scenario.instances
+        decision = scenario.load_decision if is_stated else self.fewer_decision
+        return RunKey(scenario.option_id, instances, decision)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Whole instances that an option saves, by replays."""
+
+    at_least: int
+    """At the middle of the model's constants."""
+    is_replayed: bool
+    """Replays speak for both sides; False: nobody replayed fewer instances."""
+    how: str
+    """For people; empty where nothing is known."""
+    low: int = 0
+    """`at_least` where the same replays at the ends of the constants show it, too; else none."""
+    at_ends: str = ""
+    """What those replays say, for people; empty where nothing is claimed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleets:
+    """All options of one comparison."""
+
+    standings: Mapping[str, Standing]
+    today: ReplayResult | None
+    """The reference; null where no option without a pool carries the load."""
+    instances: int = 1
+    rival_id: str | None = None
+    """The best option without a pool."""
+    local_ids: tuple[str, ...] = field(default=())
+    ends: tuple[EndFleet, ...] = ()
+    """The same at the ends of the constants; empty: not replayed there."""
+
+    @property
+    def rival(self) -> Standing | None:
+        """The best option without a pool."""
+        return None if self.rival_id is None else self.standings[self.rival_id]
+
+    @property
+    def is_overloaded(self) -> bool:
+        """No option carries the load, and no search found a fleet that does."""
+        return bool(self.standings) and not any(
+            s.is_feasible or s.searched is not None for s in self.standings.values()
+        )
+
+    def saved(self, option_id: str, *, against: Iterable[str] | None = None) -> Saved:
+        """Whole instances that the option saves over all of `against` (default: all locals)."""
+        mine = self.standings[option_id]
+        rivals = [self.standings[i] for i in (self.local_ids if against is None else against)]
+        rivals = [rival for rival in rivals if rival is not mine]
+        need = mine.most
+        if need is None or not rivals:
+            return Saved(0, is_replayed=mine.fewer is not None, how=self._unmet(mine))
+        least = min(rival.least for rival in rivals)
+        at_least = max(0, min(least, self.instances + 1) - need)
+        if all(rival.searched is not None for rival in rivals):
+            at_least = max(0, least - need)
+        is_tried = mine.fewer is not None or mine.searched is not None
+        is_replayed = at_least > 0 or is_tried
+        how = self._how(mine, rivals, at_least)
+        if not at_least:
+            return Saved(0, is_replayed=is_replayed, how=how)
+        claim = _claim(mine, rivals, need=need, saved=at_least)
+        is_held, at_ends = self._at_ends(claim)
+        low = at_least if is_held else 0
+        return Saved(at_least, is_replayed, how, low, at_ends)
+
+    def claims(self) -> tuple[Claim, ...]:
+        """What the ends of the constants have to be asked: all that is saved over any reference."""
+        found: dict[Claim, None] = {}
+        for ident, mine in self.standings.items():
+            for against in (self.local_ids, (TODAY,)):
+                saved = self.saved(ident, against=[i for i in against if i in self.standings])
+                rivals = [self.standings[i] for i in against if i in self.standings and i != ident]
+                if saved.at_least and mine.most is not None:
+                    claim = _claim(mine, rivals, need=mine.most, saved=saved.at_least)
+                    found[claim] = None
+        return tuple(found)
+
+    def _at_ends(self, claim: Claim) -> tuple[bool, str]:
+        """Whether the claim holds at all ends, and the sentence about it."""
+        if not self.ends:
+            return False, "the ends of the model's constants were not replayed"
+        faults = [fault for end in self.ends if (fault := end.fault(claim))]
+        titles = " and with ".join(end.title for end in self.ends)
+        return not faults, faults[0] if faults else f"it is the same with {titles} (replayed)"
+
+    def _unmet(self, mine: Standing) -> str:
+        return "" if mine.check is None else str(mine.check)
+
+    def _how(self, mine: Standing, rivals: Sequence[Standing], at_least: int) -> str:
+        title, need = mine.result.scenario.title, mine.most
+        today = "" if self.today is None else f" of {self.today.scenario.title} on {self.instances}"
+        kept = "carries the load" if self.today is None else f"keeps the TTFT and TPOT{today}"
+        if at_least:
+            others = ", ".join(_needs(rival, self.instances) for rival in rivals)
+            return f"{title} {kept} with {_instances(need or 0)}; {others} (replayed)"
+        if mine.searched is None and mine.fewer is not None and not mine.fewer.is_kept:
+            verb = "does not keep" if mine.fewer.is_clearly_missed else "narrowly misses"
+            return (
+                f"On {_instances(self.instances - 1)} {title} {verb} the TTFT and TPOT"
+                f"{today}: {_worst(mine.fewer)} (replayed)"
+            )
+        spare = [r for r in rivals if r.fewer is not None and not r.fewer.is_clearly_missed]
+        if mine.is_kept_with_fewer and spare:
+            names = " and ".join(rival.result.scenario.title for rival in spare)
+            return (
+                f"On {_instances(self.instances - 1)} {names} keeps the TTFT and TPOT{today}, too, "
+                "or misses them narrowly (replayed): that instance can be given back without a pool"
+            )
+        return ""
+
+
+def _claim(mine: Standing, rivals: Iterable[Standing], *, need: int, saved: int) -> Claim:
+    """On `need` instances it keeps the SLO; on all but one of `need + saved` no rival does."""
+    least = need + saved
+    return Claim(mine.run(need), tuple(rival.run(least - 1) for rival in rivals))
+
+
+def _worst(check: SloCheck) -> str:
+    """The figure that is missed by most."""
+    return str(check) if check.worst is None else str(check.worst)
+
+
+def _instances(number: int) -> str:
+    return f"{number:,} instance{'' if number == 1 else 's'}"
+
+
+def _needs(rival: Standing, instances: int) -> str:
+    title = rival.result.scenario.title
+    if rival.searched is not None:
+        return f"{title} needs {rival.searched:,}"
+    if not rival.is_feasible:
+        return f"{title} cannot carry the load with {instances:,}"
+    check = rival.check if rival.least > instances else rival.fewer
+    shown = "" if check is None else f" ({_worst(check)})"
+    return f"{title} does not with {instances - (rival.least <= instances):,}{shown}"
+
+
+def build_fleets(
+    trace: RequestTrace | None,
+    results: Sequence[ReplayResult],
+    *,
+    fewer: Sequence[ReplayResult] = (),
+    arbiter: Sequence[ReplayResult] = (),
+    searched: Mapping[str, int] | None = None,
+    slack_s: Mapping[str, float] | None = None,
+    ends: Sequence[EndFleet] = (),
+) -> Fleets:
+    """Where each option stands. `slack_s`: by option id, the uncertainty of its lookup."""
+    if trace is None or not results:
+        return Fleets({}, None)
+    slack, found = slack_s or {}, searched or {}
+    today = _today(results)
+
+    def check(result: ReplayResult) -> SloCheck | None:
+        if today is None:
+            return None
+        return check_slo(trace, result, today, slack_s=slack.get(result.scenario.option_id, 0.0))
+
+    standings = {}
+    for result in results:
+        ident = result.scenario.option_id
+        variants = [result, *(r for r in arbiter if r.scenario.option_id == ident)]
+        best = _better([(r, check(r)) for r in variants])
+        tried = [
+            (c, r) for r in fewer if r.scenario.option_id == ident and (c := check(r)) is not None
+        ]
+        kept = next((one for one in tried if one[0].is_kept), tried[0] if tried else None)
+        standings[ident] = Standing(
+            *best,
+            fewer=None if kept is None else kept[0],
+            searched=found.get(ident),
+            as_replayed=check(result),
+            fewer_decision=(result if kept is None else kept[1]).scenario.load_decision,
+        )
+    local_ids = tuple(i for i in standings if is_local(i))
+    return Fleets(
+        standings,
+        today,
+        instances=results[0].scenario.instances,
+        rival_id=_rival([(i, standings[i]) for i in local_ids]),
+        local_ids=local_ids,
+        ends=tuple(ends),
+    )
+
+
+def _today(results: Sequence[ReplayResult]) -> ReplayResult | None:
+    """What runs: as observed, else HBM only; where that is overloaded, the best that is not."""
+    able = [r for r in results if not r.is_overloaded and not is_pool(r.scenario.option_id)]
+    for wanted in (OBSERVED, TODAY):
+        named = [r for r in able if r.scenario.option_id == wanted]
+        if named:
+            return named[0]
+    local = [r for r in able if is_local(r.scenario.option_id)]
+    return min(local, key=lambda r: (gpu_seconds(r), r.scenario.option_id), default=None)
+
+
+Checked = tuple[ReplayResult, SloCheck | None]
+
+
+def _better(variants: Sequence[Checked]) -> Checked:
+    """Of the load decisions: the one that keeps the SLO with the least GPU time, else tail."""
+
+    def rank(entry: Checked) -> tuple[bool, bool, float]:
+        result, check = entry
+        costs = hit_costs(result)
+        limit = NET_NEGATIVE_DOMINATES.value * costs.hits
+        is_slow = costs.hits > 0 and costs.net_negative_hits >= limit
+        is_late = check is not None and not check.is_kept
+        if is_slow or is_late or result.is_overloaded:
+            return result.is_overloaded, True, percentiles(result.timeline.ttft_s)[2] or 0.0
+        return False, False, gpu_seconds(result)
+
+    return min(variants, key=rank)
+
+
+def _rival(local: Sequence[tuple[str, Standing]]) -> str | None:
+    """The fewest instances, then the least GPU time, then what is there already.
+
+    A tail that is a little longer than today's does not take a rival out: it costs nothing.
+    """
+
+    def rank(entry: tuple[str, Standing]) -> tuple[bool, float, float, bool, str]:
+        ident, standing = entry
+        instances, most = standing.result.scenario.instances, standing.most
+        need = float(instances if most is None else min(most, instances))
+        return (
+            not standing.is_feasible,
+            need,
+            gpu_seconds(standing.result),
+            ident != TODAY,
+            ident,
+        )
+
+    return min(local, key=rank, default=(None,))[0]

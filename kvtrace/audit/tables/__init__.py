@@ -1,0 +1,1 @@
+"""Tables of the record, from query results and from replays."""

@@ -1,0 +1,1 @@
+"""Intervals of the carrying numbers."""

@@ -1,0 +1,1 @@
+"""The verdict: what it weighs, its rules in order, and its words."""

@@ -1,0 +1,286 @@
+"""What the verdict rests on, as plain numbers: so that its rules can be tested by a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kvtrace.audit.record import NextMeasurement, Outcome
+from kvtrace.audit.thresholds import (
+    BUSY_DAY,
+    MIN_REQUESTS,
+    MIN_SPAN,
+    NET_NEGATIVE_DOMINATES,
+    PREFILL_BINDS,
+    TAIL_TOLERANCE,
+    TIE,
+)
+from kvtrace.audit.uncertainty.ranges import Range
+from kvtrace.schema.manifest import Grade
+
+PATHS_BY_SIMPLICITY: Final = ("_tcp", "_rdma_bounce", "_rdma_direct")
+"""What a path asks of the hardware, least first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolCase:
+    """One pooled option, weighed against the best option without a pool; all modelled."""
+
+    option_id: str
+    title: str
+    extra_hit_tokens: int
+    """Tokens that it serves beyond the best option without a pool; below zero where that one holds
+    more."""
+    saving: Range
+    """USD a month; low and value are whole instances that replays give back, the low at the ends of
+    the model's constants; the high may be an estimate."""
+    unrounded_saving_usd: float
+    """USD a month of the freed prefill time, before rounding to whole instances: an estimate."""
+    cost: Range
+    """USD a month of what the pool adds."""
+    instances_saved: Range
+    """Whole instances by replay: value at the middle of the constants, low at their ends; the high
+    may be the estimate from freed time."""
+    is_no_slower: bool
+    """Within tolerance of today's TTFT and TPOT, over all requests and in each prompt bucket that
+    has enough of them."""
+    slowdown: str
+    """The two numbers behind `is_no_slower`, for people."""
+    tail_s: float
+    """p99 of TTFT, p90 where there are too few requests; tells equally dear pools apart."""
+    net_negative_share: float | None
+    """Of its loaded hits; null without any."""
+    path_bytes_per_s: float | None = None
+    """What the median move got."""
+    break_even_bytes_per_s: float | None = None
+    """B*: above it a move is faster than recomputing."""
+    freed: Range | None = None
+    """Instances that its freed prefill time is worth, before rounding: an estimate; null: as
+    `instances_saved`."""
+    is_saving_replayed: bool = False
+    """Replays on fewer instances stand behind low and value of `instances_saved`."""
+    how_saved: str = ""
+    """What those replays say, for people."""
+    at_ends: str = ""
+    """What the same replays at the ends of the constants say, for people."""
+    worst_excess: str = ""
+    """Where its tail is longer than today's, for people: `+12 ms at p90 of prompts of …`."""
+    unjudged: str = ""
+    """A tail that is longer but rests on too few requests to be judged, for people."""
+    is_feasible: bool = True
+    """It carries the load on the stated fleet."""
+
+    @property
+    def is_faster_than_recompute(self) -> bool:
+        """Most of what it loads arrives sooner than it could be recomputed."""
+        share = self.net_negative_share
+        return share is None or share < NET_NEGATIVE_DOMINATES.value
+
+    @property
+    def keeps_slo(self) -> bool:
+        """Within tolerance of today, in each class of prompts that can be judged, by hits that are
+        mostly faster than recomputing.
+        """
+        return self.is_feasible and self.is_no_slower and self.is_faster_than_recompute
+
+    @property
+    def is_paying(self) -> bool:
+        """The low value beats the high cost, by replay, and nobody waits longer."""
+        is_proved = self.is_saving_replayed and self.instances_saved.low >= 1
+        return is_proved and self.keeps_slo and self.saving.low > self.cost.high
+
+    @property
+    def is_shown_at_the_middle(self) -> bool:
+        """Replays at middle constants give an instance back, those at the ends do not all."""
+        return (
+            self.is_saving_replayed and self.instances_saved.low < 1 <= self.instances_saved.value
+        )
+
+    @property
+    def estimate(self) -> Range:
+        """Instances that the freed prefill time is worth, before rounding."""
+        return self.instances_saved if self.freed is None else self.freed
+
+
+def choose_pool(pools: Sequence[PoolCase]) -> PoolCase | None:
+    """The pooled option with the best chance; the only place that picks one.
+
+    First those that pay, else those that keep the SLO, replayed ones before estimates; then the
+    largest margin. Of equals the lower tail, then the lower cost, then the simpler path.
+    """
+    for some in (
+        [pool for pool in pools if pool.is_paying],
+        [pool for pool in pools if pool.keeps_slo and pool.instances_saved.low >= 1],
+        [pool for pool in pools if pool.keeps_slo and pool.is_shown_at_the_middle],
+        [pool for pool in pools if pool.keeps_slo and pool.is_saving_replayed],
+        [pool for pool in pools if pool.keeps_slo],
+        [pool for pool in pools if pool.is_feasible and pool.is_faster_than_recompute],
+        [pool for pool in pools if pool.is_feasible],
+    ):
+        if some:
+            pools = some
+            break
+    if not pools:
+        return None
+    step = TIE.value * max(pool.cost.value for pool in pools)
+    best = max(pool.saving.value - pool.cost.value for pool in pools)
+    equal = [pool for pool in pools if pool.saving.value - pool.cost.value >= best - step]
+    shortest = min(pool.tail_s for pool in equal)
+    equal = [p for p in equal if p.tail_s <= shortest * (1 + TAIL_TOLERANCE.value)]
+    cheapest = min(pool.cost.value for pool in equal)
+    equal = [pool for pool in equal if pool.cost.value <= cheapest + step]
+    return min(equal, key=lambda pool: (_complexity(pool.option_id), pool.option_id))
+
+
+def _complexity(option_id: str) -> int:
+    for rank, name in enumerate(PATHS_BY_SIMPLICITY):
+        if name in option_id:
+            return rank
+    return len(PATHS_BY_SIMPLICITY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """The most that any cache could be worth: moves are free, capacity is unlimited."""
+
+    instances: Range
+    """Instances that the freed prefill time is worth."""
+    saving: Range
+    """USD a month."""
+    what: str
+    """What is free in it, for people."""
+    is_peak: bool = True
+    """The high holds in the busiest minutes of all the data; False: a mean load, or of a part of
+    the data, and no proof."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogGap:
+    """Requests of the service that the log does not hold."""
+
+    what: str
+    """What is missing, for people; goes on after `it`."""
+    evidence: str
+    """How that is known, for people."""
+    hides_reuse: bool
+    """Reuse is a lower bound. False: only the load is that of a part."""
+    measurement: NextMeasurement
+    """The log that would hold all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Everything that the verdict rests on; unknown is None."""
+
+    grade: Grade
+    requests: int
+    span_s: float | None
+    prompt_tokens: int | None
+    reusable_tokens: int | None
+    """Of the weighed requests, in an unlimited cache."""
+    all_prefill: Bound | None
+    """Best case without any reuse evidence: no prefill is computed at all."""
+    all_reuse: Bound | None
+    """Best case with reuse evidence: all reuse beyond the best rival is served for nothing."""
+    lowest_pool_cost: Range | None
+    """USD a month of the cheapest pool."""
+    rival_title: str | None
+    rival_hit_tokens: int | None
+    """Tokens that the best option without a pool serves."""
+    hbm_hit_tokens: int | None
+    prefill_utilisation: float | None
+    """Of today's option."""
+    pools: tuple[PoolCase, ...]
+    unconfirmed: tuple[str, ...]
+    """Names of decisive settings that nobody confirmed."""
+    next_measurement: NextMeasurement | None
+    gpu_usd_per_hour: Range | None = None
+    unreplayed_rivals: tuple[str, ...] = ()
+    """What must hold of cheaper rivals that nobody replayed, as conditions."""
+    gpus_per_instance: int = 1
+    latency: str | None = None
+    """What the options do to TTFT, in one sentence; null without a replayed pool."""
+    trace_prompt_tokens: int | None = None
+    """Of all the data; null: as `prompt_tokens`."""
+    trace_reusable_tokens: int | None = None
+    """Of all the data, in an unlimited cache; null: as `reusable_tokens`."""
+    is_history_known: bool = True
+    """`reusable_tokens` counts what came before the weighed requests; False: a lower bound."""
+    is_cold: bool = False
+    """Replays started with empty caches in the middle of the data: their hits are a lower bound."""
+    window_doubt: str | None = None
+    """The weighed requests reuse clearly less than the log does, in one sentence; null: they do
+    not."""
+    load: str | None = None
+    """Which options carry the load and which do not, in one sentence; null where all do."""
+    is_overloaded: bool = False
+    """No option carries the load on the stated fleet."""
+    is_pool_needed: bool = False
+    """No option without a pool carries the load, a pooled one does."""
+    today: str | None = None
+    """What is taken to run today, in one sentence."""
+    is_fewer_kept: bool = False
+    """Some option keeps the SLO on fewer instances, by replay."""
+    pool_capacity: str | None = None
+    """The size of the pool, and the size that would add hits, in one sentence."""
+    log_gap: LogGap | None = None
+    """What the log does not hold; null: it seems whole."""
+
+    @property
+    def prefill_binds(self) -> bool:
+        """Freed prefill time gives GPUs back: the fleet is sized by prefill."""
+        busy = self.prefill_utilisation
+        return busy is not None and busy >= PREFILL_BINDS.value
+
+    @property
+    def has_monthly_load(self) -> bool:
+        """The window may stand for a month: money a month is given."""
+        return self.span_s is not None and self.span_s >= MIN_SPAN.value
+
+    @property
+    def covers_a_day(self) -> bool:
+        """The window holds a daily peak; else money a month repeats the window."""
+        return self.span_s is not None and self.span_s >= BUSY_DAY.value
+
+    @property
+    def is_long_enough(self) -> bool:
+        """The window can carry a statement about every month."""
+        return self.requests >= MIN_REQUESTS.value and self.has_monthly_load
+
+    @property
+    def best_pool(self) -> PoolCase | None:
+        """The pooled option that the verdict speaks of."""
+        return choose_pool(self.pools)
+
+    @property
+    def all_reusable_tokens(self) -> int | None:
+        """Of all the data."""
+        known = self.trace_reusable_tokens
+        return self.reusable_tokens if known is None else known
+
+    @property
+    def all_prompt_tokens(self) -> int | None:
+        """Of all the data."""
+        known = self.trace_prompt_tokens
+        return self.prompt_tokens if known is None else known
+
+    @property
+    def served_share(self) -> float | None:
+        """Of the reusable tokens, what the best option without a pool serves."""
+        if self.rival_hit_tokens is None or not self.reusable_tokens:
+            return None
+        return self.rival_hit_tokens / self.reusable_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What one rule says."""
+
+    outcome: Outcome
+    headline: str
+    reasons: tuple[str, ...]
+    conditions: tuple[str, ...] = ()
+    is_proof: bool = False
+    """Even the best case, at prices that favour the pool, ends the same way."""
+    next_measurement: NextMeasurement | None = None

@@ -1,0 +1,157 @@
+"""Each pooled option weighed against what needs no pool: the rows of the verdict's case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from kvtrace.audit.findings.check import is_pool
+from kvtrace.audit.money.economics import freed_instances, option_usd_per_month, value_saving
+from kvtrace.audit.slo.check import SloCheck
+from kvtrace.audit.slo.fleets import Fleets, Standing
+from kvtrace.audit.uncertainty.ranges import Range, ratio
+from kvtrace.audit.verdict.bounds import hit_tokens_per_request
+from kvtrace.audit.verdict.cases import PoolCase
+from kvtrace.cost.fleet import Fleet
+from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.scenario import Scenario
+from kvtrace.replay.summary import gpu_seconds, hit_costs, move_seconds, percentiles
+from kvtrace.units import format_seconds
+
+
+def pool_cases(
+    fleets: Fleets, fleet: Fleet, *, span_s: float | None, factor: Range
+) -> Iterator[PoolCase]:
+    """One row per pooled option whose cost is known. `factor`: range of prefill seconds."""
+    rival = fleets.rival
+    if rival is None or not span_s:
+        return
+    for ident, standing in fleets.standings.items():
+        cost = option_usd_per_month(ident, fleet)
+        if is_pool(ident) and cost is not None:
+            yield _pool_case(fleets, standing, rival, fleet, (span_s, factor, cost))
+
+
+def _pool_case(
+    fleets: Fleets,
+    standing: Standing,
+    rival: Standing,
+    fleet: Fleet,
+    measures: tuple[float, Range, Range],
+) -> PoolCase:
+    span_s, factor, cost = measures
+    result = standing.result
+    ident = result.scenario.option_id
+    busy_s = gpu_seconds(rival.result) - gpu_seconds(result)
+    freed = freed_instances(busy_s, span_s) * factor
+    saved = fleets.saved(ident)
+    saving = value_saving(
+        saved,
+        freed,
+        fleet,
+        is_replayed=saved.is_replayed,
+        is_rival_able=rival.is_feasible,
+    )
+    costs = hit_costs(result)
+    path, break_even = _bandwidths(result)
+    _, _, p90, p99 = percentiles(result.timeline.ttft_s)
+    hits = hit_tokens_per_request(result).sum() - hit_tokens_per_request(rival.result).sum()
+    check = standing.check
+    return PoolCase(
+        option_id=ident,
+        title=pool_title(result.scenario, fleets),
+        extra_hit_tokens=int(hits),
+        saving=saving.usd_per_month,
+        unrounded_saving_usd=saving.unrounded_usd_per_month,
+        cost=cost,
+        instances_saved=saving.instances,
+        freed=freed,
+        is_no_slower=standing.is_kept or standing.is_kept_with_fewer,
+        slowdown=slo_text(standing),
+        tail_s=p99 or p90 or 0.0,
+        net_negative_share=ratio(costs.net_negative_hits, costs.hits),
+        path_bytes_per_s=path,
+        break_even_bytes_per_s=break_even,
+        is_saving_replayed=saved.is_replayed,
+        how_saved=saved.how,
+        at_ends=saved.at_ends,
+        worst_excess=_excess(check),
+        unjudged=_unjudged(standing),
+        is_feasible=standing.is_feasible,
+    )
+
+
+def pool_title(scenario: Scenario, fleets: Fleets) -> str:
+    """The title, with the load decision where it is not that of the other options."""
+    usual = {s.result.scenario.load_decision for s in fleets.standings.values()}
+    is_special = scenario.load_decision == "arbiter" and usual != {"arbiter"}
+    if "arbiter" in scenario.title:
+        return scenario.title
+    return f"{scenario.title}, with an arbiter" if is_special else scenario.title
+
+
+def slo_text(standing: Standing) -> str:
+    """The figures behind `is_no_slower`."""
+    title = standing.result.scenario.title
+    if standing.check is not None:
+        return str(standing.check)
+    _, _, p90, _ = percentiles(standing.result.timeline.ttft_s)
+    tail = "TTFT unknown" if p90 is None else f"TTFT p90 {format_seconds(p90)}"
+    return f"{title}: {tail}"
+
+
+def _excess(check: SloCheck | None) -> str:
+    worst = None if check is None else check.worst
+    if worst is None:
+        return ""
+    return f"{worst.where} is longer by {format_seconds(worst.excess_s)}"
+
+
+def _unjudged(standing: Standing) -> str:
+    """Of the replay that the saving rests on."""
+    check = standing.fewer if standing.is_kept_with_fewer else standing.check
+    late = None if check is None else check.unjudged
+    if check is None or late is None:
+        return ""
+    fewer = " on one instance less" if check is standing.fewer else ""
+    return f"{check.title}{fewer}: {late} (modelled); too few requests lie beyond it to be judged"
+
+
+def _bandwidths(result: ReplayResult) -> tuple[float | None, float | None]:
+    """Bytes/s that the median move got, and that the median hit needs to beat recomputing.
+
+    B* of one hit = its bytes over the seconds to recompute them.
+    """
+    timeline = result.timeline
+    loaded = timeline.moved_bytes > 0
+    moved, seconds = timeline.moved_bytes[loaded], move_seconds(result)[loaded]
+    recompute = timeline.recompute_hit_s[loaded]
+    return _median_rate(moved, seconds), _median_rate(moved, recompute)
+
+
+def _median_rate(moved: np.ndarray, seconds: np.ndarray) -> float | None:
+    known = seconds > 0
+    return float(np.median(moved[known] / seconds[known])) if known.any() else None
+
+
+def load_sentence(fleets: Fleets) -> str | None:
+    """Which options carry the load and which do not; null where all do."""
+    standings = list(fleets.standings.values())
+    unable = [s for s in standings if not s.is_feasible and s.result.scenario.reuse]
+    if not unable:
+        return None
+    able = [s for s in standings if s.is_feasible]
+    on = f"on {fleets.instances:,} instance{'' if fleets.instances == 1 else 's'}"
+    sentence = f"{_named(unable)} cannot carry this load {on} (modelled)"
+    return f"{sentence}; {_named(able)} can" if able else sentence
+
+
+def _named(standings: Sequence[Standing]) -> str:
+    shown: Mapping[str, float | None] = {
+        s.result.scenario.title: s.result.offered_load for s in standings
+    }
+    return ", ".join(
+        title if load is None else f"{title} (offered load {load:.2f})"
+        for title, load in shown.items()
+    )

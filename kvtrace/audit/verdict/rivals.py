@@ -1,0 +1,54 @@
+"""Rivals that nobody replayed; and the size that a pool would need to add hits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kvtrace.audit.record import CurvePoint
+from kvtrace.audit.slo.fleets import Fleets
+from kvtrace.audit.thresholds import LITTLE
+from kvtrace.audit.uncertainty.sensitivity import blocks_for_ratio, capacity_blocks, curve_ratio
+from kvtrace.cost.fleet import Fleet
+from kvtrace.replay.scenario import Scenario
+from kvtrace.units import format_bytes
+
+ROUTING: Final = "kv_routing"
+"""The option that routes by the caches and buys nothing: a rival of every pool."""
+
+
+def unreplayed_rivals(fleets: Fleets, fleet: Fleet) -> tuple[str, ...]:
+    """What must hold of cheaper rivals that nobody replayed; one instance has nothing to route."""
+    if ROUTING in fleets.standings or fleet.instances < 2:
+        return ()
+    return (
+        "routing that follows the cache, which costs nothing and was not replayed, does not serve "
+        "the same hits",
+    )
+
+
+def size_sentence(
+    pool: Scenario,
+    rival: Scenario,
+    curve: Sequence[CurvePoint],
+    *,
+    block_tokens: int,
+    bytes_per_token: float,
+) -> str:
+    """How large the pool is, and what one cache would take to hit more than the rival does."""
+    held = sum(tier.capacity_bytes for tier in pool.tiers)
+    local = capacity_blocks(rival, block_tokens)
+    here = curve_ratio(curve, local)
+    needed = blocks_for_ratio(curve, here + LITTLE.value)
+    size = f"a pool of {format_bytes(held)} is too small"
+    if needed is None:
+        return (
+            f"{size}, or kept too busy, to add to what {rival.title} serves; by the capacity curve "
+            "of the whole trace no size adds much"
+        )
+    wanted = needed * block_tokens * bytes_per_token
+    return (
+        f"{size}: by the capacity curve of the whole trace one cache of {format_bytes(wanted)} "
+        f"would serve {100 * LITTLE.value:.0f} % more of the prompt tokens than one as large as "
+        f"{rival.title}, {format_bytes(local * block_tokens * bytes_per_token)} in all (idealised)"
+    )

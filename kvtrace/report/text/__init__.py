@@ -1,0 +1,1 @@
+"""Plain-text tables of the verbs, for terminals."""
