@@ -12,6 +12,7 @@ from kvtrace.audit.record import Cell
 from kvtrace.audit.slo.ends import EndFleet
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
+from kvtrace.replay.options.option import ReplayOption
 from kvtrace.replay.result import ReplayResult
 from kvtrace.schema.arrays import IntArray, RequestTrace
 from kvtrace.schema.manifest import Manifest
@@ -119,6 +120,9 @@ class AuditInput:
     ends: tuple[EndFleet, ...] = ()
     """What the saved instances rest on at the ends of the constants; empty: nothing is saved, or
     it was not asked, and then the low of a saving is nothing."""
+    options: tuple[ReplayOption, ...] = ()
+    """What was replayed in `replays`, with what each option needs; an option that is absent here is
+    priced by its id."""
 
     @property
     def unconfirmed(self) -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""Total cost of ownership: what an option needs, times dated unit prices."""
