@@ -22,7 +22,7 @@ class Need:
     pool_ssd_bytes: float = 0.0
     pool_ports: float = 0.0
     port_bytes_per_s: float | None = None
-    """Line rate of the ports of GPU and pool nodes, which sets their price; null: as the fleet's."""
+    """Line rate of the ports of GPU and pool nodes, which sets their price; null: the fleet's."""
     appliance_bytes: float = 0.0
     """Capacity of a file system or appliance that is priced by capacity and rate."""
     appliance_bytes_per_s: float = 0.0
