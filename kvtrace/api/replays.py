@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from kvtrace.audit.findings.check import is_pool
-from kvtrace.audit.slo.check import check_slo, lookup_slack_s
-from kvtrace.audit.slo.end_replays import replay_ends
 from kvtrace.audit.slo.ends import EndFleet
-from kvtrace.audit.slo.fleets import TODAY, build_fleets
 from kvtrace.audit.thresholds import NET_NEGATIVE_SHARE
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
@@ -22,7 +19,6 @@ from kvtrace.replay.presets import build_scenarios, with_arbiter
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.reusable import reusable_tokens
 from kvtrace.replay.scenario import Scenario
-from kvtrace.replay.search import smallest_fleet
 from kvtrace.replay.summary import hit_costs
 from kvtrace.replay.window import (
     WindowedTrace,
@@ -33,8 +29,6 @@ from kvtrace.replay.window import (
 from kvtrace.schema.arrays import IntArray, RequestTrace
 
 LOCAL_OPTIONS: Final = ("hbm_only", "kv_routing", "dram_idle", "dram_idle_kv_routing")
-MOST_TIMES: Final = 2
-"""The fleet search looks up to this many times today's instances."""
 COMPETES_WITHIN: Final = 1.25
 """Pools whose mean TTFT is within this factor of the fastest are asked for one instance less."""
 
@@ -88,7 +82,7 @@ def replay_options(
     scenarios = _scenarios(windowed.trace, build_scenarios(deployment, fleet))
     if not scenarios:
         return Replays()
-    run = _Run(windowed, watch)
+    run = WindowRuns(windowed, watch)
     watch.start("replay")
     results = run.all(scenarios)
     fewer = run.all(_on_one_less(results, deployment, fleet))
@@ -99,7 +93,7 @@ def replay_options(
     return Replays(windowed, results, fewer, arbiter)
 
 
-class _Run:
+class WindowRuns:
     """Replays of one window, counted."""
 
     def __init__(self, windowed: WindowedTrace, watch: Progress) -> None:
@@ -108,6 +102,7 @@ class _Run:
         self.replays = 0
 
     def one(self, scenario: Scenario) -> ReplayResult:
+        """The replay of the window's requests."""
         first = self._windowed.first
         result = simulate(self._windowed.trace, scenario, warmup_requests=first)
         self.replays += 1
@@ -115,6 +110,7 @@ class _Run:
         return result
 
     def all(self, scenarios: Sequence[Scenario]) -> tuple[ReplayResult, ...]:
+        """One replay a scenario, in their order."""
         return tuple(self.one(scenario) for scenario in scenarios)
 
 
@@ -162,87 +158,3 @@ def _worth_an_arbiter(results: Sequence[ReplayResult]) -> list[Scenario]:
         if pooled and costs.net_negative_hits > NET_NEGATIVE_SHARE.value * costs.hits:
             chosen.append(with_arbiter(result.scenario))
     return chosen
-
-
-def builder(option_id: str, deployment: Deployment, fleet: Fleet) -> Callable[[int], Scenario]:
-    """The scenario of an option on any number of instances, the pool of the stated fleet kept."""
-
-    def build(instances: int) -> Scenario:
-        sized = replace(fleet, instances=instances)
-        return next(s for s in build_scenarios(deployment, sized) if s.option_id == option_id)
-
-    return build
-
-
-def search_fleets(
-    replays: Replays, deployment: Deployment, fleet: Fleet, watch: Progress
-) -> dict[str, int]:
-    """By option: the fewest instances whose replayed window keeps the SLO of today's fleet.
-
-    Today is `hbm_only` on the fleet as it stands. An option that needs more than twice its
-    instances is absent.
-    """
-    windowed = replays.windowed
-    by_id = {result.scenario.option_id: result for result in replays.results}
-    reference = by_id.get(TODAY)
-    if windowed is None or reference is None:
-        return {}
-    window = windowed.window
-    found = {}
-    watch.start("fleet search")
-    for option_id in by_id:
-        slack_s = lookup_slack_s(deployment, option_id)
-        answer = smallest_fleet(
-            windowed.trace,
-            builder(option_id, deployment, fleet),
-            _keeps_slo_of(reference, window, slack_s),
-            start=fleet.instances,
-            most=MOST_TIMES * fleet.instances,
-            warmup_requests=windowed.first,
-        )
-        if answer is not None:
-            found[option_id] = answer[0]
-    watch.finish(f"{len(found)} of {len(by_id)} options keep the SLO at some size")
-    return found
-
-
-def with_ends(
-    replays: Replays,
-    searched: Mapping[str, int],
-    deployment: Deployment,
-    fleet: Fleet,
-    watch: Progress,
-) -> Replays:
-    """The replays, with what saves whole instances asked again at the ends of the constants."""
-    windowed = replays.windowed
-    if windowed is None or not replays.results:
-        return replays
-    ids = [result.scenario.option_id for result in replays.results]
-    fleets, as_asked = (
-        build_fleets(
-            windowed.window,
-            replays.results,
-            fewer=replays.fewer,
-            arbiter=arbiter,
-            searched=searched,
-            slack_s={ident: lookup_slack_s(deployment, ident) for ident in ids},
-        )
-        for arbiter in (replays.arbiter, ())
-    )
-    claims = tuple(dict.fromkeys((*fleets.claims(), *as_asked.claims())))
-    if not claims:
-        return replays
-    watch.start("ends of the constants")
-    run = _Run(windowed, watch)
-    ends = replay_ends(claims, fleets.today, windowed.window, (deployment, fleet), run.one)
-    watch.finish(f"{run.replays} replays")
-    return replace(replays, ends=ends)
-
-
-def _keeps_slo_of(
-    reference: ReplayResult, window: RequestTrace, slack_s: float
-) -> Callable[[ReplayResult], bool]:
-    def is_kept(result: ReplayResult) -> bool:
-        return check_slo(window, result, reference, slack_s=slack_s).is_kept
-
-    return is_kept

@@ -12,15 +12,9 @@ from typing import Final
 
 from kvtrace import __version__
 from kvtrace.api import policy_tables, pool_tables
+from kvtrace.api.fleet_search import search_fleets, with_ends
 from kvtrace.api.pool_tables import fleet_bytes
-from kvtrace.api.replays import (
-    Replays,
-    accepted,
-    choose_window,
-    replay_options,
-    search_fleets,
-    with_ends,
-)
+from kvtrace.api.replays import Replays, accepted, choose_window, replay_options
 from kvtrace.api.results import (
     IngestOutcome,
 )
