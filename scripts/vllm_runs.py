@@ -22,8 +22,8 @@ import numpy as np
 from kvtrace import api
 from kvtrace.api.calibrate import CalibrationAsk, cost_calibrate
 from kvtrace.api.calibration_data import request_times
+from kvtrace.api.opened import whole_trace
 from kvtrace.api.replay_runs import Bench, Ready, make_ready
-from kvtrace.api.stages import whole_trace
 from kvtrace.config import resolve_settings
 from kvtrace.cost.deployment import build_deployment
 from kvtrace.replay.engine import simulate

@@ -1,43 +1,51 @@
-"""The verbs of kvtrace for Python: `analyze`, `ingest`, `query`, `replay`, `report`, …"""
+"""The verbs of kvtrace for Python: `analyze`, `ingest`, `query`, `replay`, `report`, …
 
-from kvtrace.api.describequery import QueryDescription
-from kvtrace.api.hardware import HardwareListing, HardwareSheet, hardware
-from kvtrace.api.ledger import LedgerOutcome, ledger
-from kvtrace.api.llm import LlmListing, LlmSheet, llm
-from kvtrace.api.policies import PoliciesOutcome, policies
-from kvtrace.api.pooling import PoolingOutcome, pooling
-from kvtrace.api.queries import (
-    describe_query,
-    has_query,
-    is_dataset,
-    list_queries,
-    open_dataset,
-    query,
-    query_index,
-    show_sql,
-)
-from kvtrace.api.replaying import ReplayAsk, replay, sweep
-from kvtrace.api.results import (
-    Audit,
-    FormatListing,
-    IngestOutcome,
-    QueryTable,
-    ReplayOutcome,
-    Sniffed,
-    SweepOutcome,
-)
-from kvtrace.api.traceout import parse_window
-from kvtrace.api.verbs import (
-    analyze,
-    describe_formats,
-    export,
-    ingest,
-    report,
-    sniff,
-    suggest_mapping,
-    synthesise,
-)
-from kvtrace.api.verify import Verification, verify
+A name loads its module on first use: a verb pays for what it needs alone. No module here has the
+name of a verb, since importing it would put the module where the verb is.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kvtrace.api.describequery import QueryDescription
+    from kvtrace.api.hardware_sheets import HardwareListing, HardwareSheet, hardware
+    from kvtrace.api.ledgers import LedgerOutcome, ledger
+    from kvtrace.api.llm_sheets import LlmListing, LlmSheet, llm
+    from kvtrace.api.opened import is_dataset, open_dataset
+    from kvtrace.api.policy_runs import PoliciesOutcome, policies
+    from kvtrace.api.pool_runs import PoolingOutcome, pooling
+    from kvtrace.api.queries import (
+        describe_query,
+        has_query,
+        list_queries,
+        query,
+        query_index,
+        show_sql,
+    )
+    from kvtrace.api.query_results import QueryTable
+    from kvtrace.api.replay_outcomes import ReplayOutcome, SweepOutcome
+    from kvtrace.api.replaying import ReplayAsk, replay, sweep
+    from kvtrace.api.results import (
+        Audit,
+        FormatListing,
+        IngestOutcome,
+        Sniffed,
+    )
+    from kvtrace.api.traceout import parse_window
+    from kvtrace.api.verbs import (
+        analyze,
+        describe_formats,
+        export,
+        ingest,
+        report,
+        sniff,
+        suggest_mapping,
+        synthesise,
+    )
+    from kvtrace.api.verification import Verification, verify
 
 __all__ = [
     "Audit",
@@ -83,3 +91,51 @@ __all__ = [
     "synthesise",
     "verify",
 ]
+
+_NAMES: Final = {
+    "describequery": ("QueryDescription",),
+    "hardware_sheets": ("HardwareListing", "HardwareSheet", "hardware"),
+    "ledgers": ("LedgerOutcome", "ledger"),
+    "llm_sheets": ("LlmListing", "LlmSheet", "llm"),
+    "policy_runs": ("PoliciesOutcome", "policies"),
+    "pool_runs": ("PoolingOutcome", "pooling"),
+    "queries": (
+        "describe_query",
+        "has_query",
+        "list_queries",
+        "query",
+        "query_index",
+        "show_sql",
+    ),
+    "opened": ("is_dataset", "open_dataset"),
+    "query_results": ("QueryTable",),
+    "replay_outcomes": ("ReplayOutcome", "SweepOutcome"),
+    "replaying": ("ReplayAsk", "replay", "sweep"),
+    "results": (
+        "Audit",
+        "FormatListing",
+        "IngestOutcome",
+        "Sniffed",
+    ),
+    "traceout": ("parse_window",),
+    "verbs": (
+        "analyze",
+        "describe_formats",
+        "export",
+        "ingest",
+        "report",
+        "sniff",
+        "suggest_mapping",
+        "synthesise",
+    ),
+    "verification": ("Verification", "verify"),
+}
+"""By module: what it gives."""
+_HOME: Final = {name: f"kvtrace.api.{module}" for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'kvtrace.api' has no attribute '{name}'")
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvtrace.api.results import to_json
+from kvtrace.api.query_results import to_json
 from kvtrace.cost.validation import Prediction, Score, Validation, validate
 from kvtrace.report.text.table import text_table
 

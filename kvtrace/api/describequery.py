@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from kvtrace.api.results import to_json
+from kvtrace.api.query_results import to_json
 from kvtrace.query.docs import example_command
 from kvtrace.query.header import ColumnInfo, ParamInfo, QueryInfo
 from kvtrace.report.text.table import fitted_table

@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kvtrace.api.describequery import QueryDescription, list_lines
+from kvtrace.api.opened import open_dataset
+from kvtrace.api.query_results import QueryTable, to_json
 from kvtrace.api.queryparams import known_params
-from kvtrace.api.results import QueryTable, to_json
-from kvtrace.api.stages import DATASET_FOLDER
 from kvtrace.config import Settings, resolve_settings
 from kvtrace.duckdb_session import Param
-from kvtrace.errors import InputError, OutputError, UsageError
+from kvtrace.errors import UsageError
 from kvtrace.query.catalog import Catalog, load_catalog
 from kvtrace.query.header import QueryInfo
 from kvtrace.query.limits import OWN_MAX_ROWS, OWN_MEMORY, OWN_SPILL, OWN_TIMEOUT_S, Limits
 from kvtrace.query.own import SQL_SUFFIX, own_query, read_own
-from kvtrace.store.dataset import MANIFEST_NAME, Dataset
 
 Folders = Sequence[Path | str]
 
@@ -114,12 +113,6 @@ def has_query(name: str, *, folders: Folders = ()) -> bool:
     return _is_file(name) or name in _catalog(folders).names()
 
 
-def is_dataset(path: Path | str) -> bool:
-    """Whether a dataset is there: in an output folder, or the folder itself."""
-    folder = Path(path)
-    return any((one / MANIFEST_NAME).is_file() for one in (folder / DATASET_FOLDER, folder))
-
-
 def show_sql(
     name: str,
     params: Mapping[str, str] | None = None,
@@ -137,22 +130,6 @@ def show_sql(
         known = known_params(open_dataset(dataset), wanted, settings or resolve_settings())
         bound = {one.name: one.value for one in known}
     return catalog.show_sql(info.name, {**bound, **given})
-
-
-def open_dataset(path: Path | str) -> Dataset:
-    """The dataset of an output folder, or the dataset folder itself.
-
-    Raises:
-        InputError: there is none, it is damaged, or a newer kvtrace wrote it.
-    """
-    folder = Path(path)
-    inner = folder / DATASET_FOLDER
-    try:
-        return Dataset.open(inner if inner.is_dir() else folder)
-    except OutputError as error:
-        raise InputError(
-            error.code, error.message, where=error.where, cause=error.cause, hint=error.hint
-        ) from error
 
 
 def _catalog(folders: Folders) -> Catalog:

@@ -9,9 +9,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from kvtrace.api.opened import AUDIT_FILE, read_earlier, with_earlier
 from kvtrace.api.pool_tables import fleet_bytes
 from kvtrace.api.setup import FROM_LOGS, choose_deployment
-from kvtrace.api.stages import AUDIT_FILE, read_earlier, with_earlier
 from kvtrace.audit.record import AuditRecord
 from kvtrace.config import Settings
 from kvtrace.duckdb_session import Param

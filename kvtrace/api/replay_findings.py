@@ -9,10 +9,10 @@ from dataclasses import replace
 import polars as pl
 
 from kvtrace.api.loads import Loaded
+from kvtrace.api.opened import SERVING_SETTINGS
 from kvtrace.api.replay_runs import Ready, replay_all
 from kvtrace.api.replay_tables import SUMMARY, Replayed, ask, frames_of
 from kvtrace.api.replay_thresholds import threshold_documents
-from kvtrace.api.stages import SERVING_SETTINGS
 from kvtrace.audit.findings.net_negative_loads import Run, Trial, judge
 from kvtrace.audit.record import Finding
 from kvtrace.exec.progress import Progress

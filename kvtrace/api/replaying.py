@@ -11,20 +11,20 @@ from typing import Final
 import msgspec
 import polars as pl
 
-from kvtrace.api.queries import open_dataset
-from kvtrace.api.replay_findings import find_losses
-from kvtrace.api.replay_runs import Bench, Ready, load_all, make_ready, replay_all
-from kvtrace.api.replay_tables import SUMMARY, Replayed, ask, frames_of, write_runs, write_sweep
-from kvtrace.api.replay_thresholds import threshold_documents
-from kvtrace.api.replays import is_routed_alone
-from kvtrace.api.results import ReplayOutcome, SweepOutcome
-from kvtrace.api.setup import check_names
-from kvtrace.api.stages import (
+from kvtrace.api.opened import (
     SERVING_SETTINGS,
+    open_dataset,
     read_earlier,
     whole_trace,
     with_earlier,
 )
+from kvtrace.api.replay_findings import find_losses
+from kvtrace.api.replay_outcomes import ReplayOutcome, SweepOutcome
+from kvtrace.api.replay_runs import Bench, Ready, load_all, make_ready, replay_all
+from kvtrace.api.replay_tables import SUMMARY, Replayed, ask, frames_of, write_runs, write_sweep
+from kvtrace.api.replay_thresholds import threshold_documents
+from kvtrace.api.replays import is_routed_alone
+from kvtrace.api.setup import check_names
 from kvtrace.api.sweep_store import KEPT, SweepStore, content_of
 from kvtrace.api.traceout import TraceWindow, write_trace
 from kvtrace.audit.options.table import build_options

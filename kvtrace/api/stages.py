@@ -13,27 +13,23 @@ from typing import Final
 from kvtrace import __version__
 from kvtrace.api import policy_tables, pool_tables
 from kvtrace.api.fleet_search import search_fleets, with_ends
+from kvtrace.api.opened import DATASET_FOLDER, whole_trace
 from kvtrace.api.pool_tables import fleet_bytes
 from kvtrace.api.replays import Replays, accepted, choose_window, replay_options
 from kvtrace.api.results import (
     IngestOutcome,
 )
 from kvtrace.api.setup import (
-    FROM_LOGS,
     Setup,
-    check_names,
     choose_deployment,
     choose_fleet,
-    main_domain,
 )
-from kvtrace.audit import jsonio
 from kvtrace.audit.inputs import AuditInput
-from kvtrace.audit.record import AuditRecord
 from kvtrace.audit.tables.carried import is_carried
-from kvtrace.config import Setting, Settings
+from kvtrace.config import Settings
 from kvtrace.cost.deployment import Deployment
 from kvtrace.duckdb_session import Param
-from kvtrace.errors import InputError, Location, OutputError, UsageError
+from kvtrace.errors import InputError, Location, OutputError
 from kvtrace.exec.progress import Progress
 from kvtrace.ingest.mapping import Mapping, load_mapping
 from kvtrace.ingest.pipeline import fingerprint, ingest_paths
@@ -42,21 +38,17 @@ from kvtrace.query.catalog import QueryResult, load_catalog
 from kvtrace.reuse.continuations import build_continuations
 from kvtrace.reuse.facts import build_reuse_of
 from kvtrace.reuse.stays import build_block_stays
-from kvtrace.reuse.trace import build_trace, order_requests
+from kvtrace.reuse.trace import order_requests
 from kvtrace.schema.arrays import RequestTrace
-from kvtrace.schema.manifest import SCHEMA_VERSION, CacheDomain, Manifest
+from kvtrace.schema.manifest import SCHEMA_VERSION, Manifest
 from kvtrace.store.dataset import MANIFEST_NAME, Dataset, DatasetWriter, discard_output
 from kvtrace.store.files import write_atomically
 from kvtrace.store.lock import OutputLock, load_or_create_salt, salt_from_text, unwritable
 from kvtrace.units import NS_PER_S
 
 Inputs = Sequence[str | Path]
-DATASET_FOLDER: Final = "dataset"
-AUDIT_FILE: Final = "audit.json"
 OBSERVED: Final = frozenset({"samples", "transfers", "block_events", "block_stays"})
 """Tables of what engines printed beside their requests; many logs have none."""
-SERVING_SETTINGS: Final = ("llm", "hardware", "tp", "instances", "weight_dtype", "kv_dtype")
-"""Settings that say what serves the traffic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,30 +204,6 @@ def model(dataset: Dataset, settings: Settings, watch: Progress) -> Modelled:
     return Modelled(deployment, setup, whole, refused, replays, fleets, every)
 
 
-def whole_trace(dataset: Dataset) -> RequestTrace | None:
-    """The headline's requests; of several cache domains the largest."""
-    manifest = dataset.manifest
-    chosen = main_domain(manifest)
-    headline = next((one for one in manifest.sources if one.role == "headline"), None)
-    if headline is None or headline.requests == 0:
-        return None
-    domain = next((one for one in manifest.domains if one.cache_domain == chosen), None)
-    if domain is None:
-        domain = CacheDomain(
-            cache_domain=-1,
-            source_id=headline.source_id,
-            scope="file",
-            block_size_tokens=1,
-            block_size_reason="the source has no blocks",
-            partial_tail="none",
-            ids="chained",
-            block_refs=0,
-            distinct_blocks=0,
-        )
-    trace = build_trace(dataset.table("requests"), dataset.table("blocks"), domain)
-    return trace if trace.requests else None
-
-
 def _span_s(trace: RequestTrace) -> float | None:
     if not trace.has_clock or trace.requests < 2:
         return None
@@ -282,45 +250,6 @@ def _known_params(manifest: Manifest, setup: Setup) -> dict[str, Param]:
         "pool_bytes": float(fleet.pool_dram_bytes.value),
     }
     return {name: value for name, value in known.items() if value}
-
-
-def read_earlier(dataset: Dataset) -> AuditRecord | None:
-    """The audit beside a dataset, if it was made of exactly this dataset."""
-    path = dataset.directory.parent / AUDIT_FILE
-    try:
-        record = jsonio.load(path.read_bytes(), path=str(path))
-    except (OSError, OutputError):
-        return None
-    return record if record.data.dataset_digest == dataset.manifest.digest else None
-
-
-def with_earlier(settings: Settings, earlier: AuditRecord | None) -> Settings:
-    """Settings that nobody states now, as somebody stated them for the audit.
-
-    Raises:
-        UsageError: the audit's LLM or hardware came from a file, which it does not hold.
-    """
-    if earlier is None:
-        return settings
-    stated = {
-        one.id: Setting(one.id, one.value, f"{AUDIT_FILE}: {one.origin}")
-        for one in earlier.assumptions
-        if one.id in SERVING_SETTINGS and one.is_confirmed and one.origin != FROM_LOGS
-    }
-    taken = {name: setting for name, setting in stated.items() if settings[name].is_default}
-    merged = settings.replaced(taken)
-    try:
-        check_names(merged)
-    except UsageError as error:
-        files = [name for name in ("llm", "hardware") if name in taken]
-        flags = " ".join(f"--{name} FILE" for name in files)
-        raise UsageError(
-            "KVT-U022",
-            "the audit took its LLM or hardware from a file that is not at hand here",
-            cause=error.message,
-            hint=f"state it again: `{flags}`",
-        ) from error
-    return merged
 
 
 @contextmanager

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from kvtrace.api.queries import open_dataset as open_dataset
+from kvtrace.api.opened import AUDIT_FILE
+from kvtrace.api.opened import open_dataset as open_dataset
 from kvtrace.api.results import (
     Audit,
     FormatListing,
@@ -15,15 +16,7 @@ from kvtrace.api.results import (
     Sniffed,
 )
 from kvtrace.api.setup import check_names
-from kvtrace.api.stages import (
-    AUDIT_FILE,
-    Inputs,
-    audit_input,
-    claimed,
-    ingest_into,
-    read_audit,
-    write_output,
-)
+from kvtrace.api.stages import Inputs, audit_input, claimed, ingest_into, read_audit, write_output
 from kvtrace.api.synthetic import Synthesised
 from kvtrace.api.synthetic import synthesise as make_synthetic
 from kvtrace.audit import jsonio

@@ -56,7 +56,7 @@ def ledger(
       cat config.json | kvtrace ledger --llm - --hardware ours.toml
     """
     from kvtrace import api
-    from kvtrace.api.ledger import default_lengths
+    from kvtrace.api.ledgers import default_lengths
 
     asked = _numbers(lengths) if lengths is not None else default_lengths() if table else ()
     settings = opt.settings_from(

@@ -19,7 +19,7 @@ import pytest
 from kvtrace import api
 from kvtrace.api.calibrate import CalibrationAsk, CalibrationOutcome, cost_calibrate
 from kvtrace.api.calibration_data import request_times
-from kvtrace.api.stages import whole_trace
+from kvtrace.api.opened import whole_trace
 from kvtrace.cost import build_deployment
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.occupancy import occupancy

@@ -8,8 +8,8 @@ import json
 import polars as pl
 import pytest
 
+from kvtrace.api.query_results import QueryTable
 from kvtrace.api.querymodes import to_csv, to_markdown
-from kvtrace.api.results import QueryTable
 from kvtrace.query.catalog import QueryResult
 from kvtrace.report.text.table import fitted_table
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvtrace import api
+from kvtrace.api.opened import whole_trace
 from kvtrace.api.pool_tables import (
     ASSUMED_INSTANCES,
     block_bytes,
@@ -17,7 +18,6 @@ from kvtrace.api.pool_tables import (
     plan_pools,
 )
 from kvtrace.api.setup import choose_deployment, choose_fleet
-from kvtrace.api.stages import whole_trace
 from kvtrace.config import Settings, resolve_settings
 from kvtrace.cost.deployment import build_deployment
 from kvtrace.cost.fleet import default_fleet

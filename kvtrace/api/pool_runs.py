@@ -8,6 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from kvtrace.api.choices import choose
+from kvtrace.api.opened import (
+    SERVING_SETTINGS,
+    open_dataset,
+    read_earlier,
+    whole_trace,
+    with_earlier,
+)
 from kvtrace.api.pool_tables import (
     ONE_PASS_ROUTINGS,
     TABLE,
@@ -16,10 +23,8 @@ from kvtrace.api.pool_tables import (
     level_of,
     plan_pools,
 )
-from kvtrace.api.queries import open_dataset
-from kvtrace.api.results import QueryTable, to_json
+from kvtrace.api.query_results import QueryTable, to_json
 from kvtrace.api.setup import Setup, choose_deployment, choose_fleet
-from kvtrace.api.stages import SERVING_SETTINGS, read_earlier, whole_trace, with_earlier
 from kvtrace.config import Settings, resolve_settings
 from kvtrace.errors import Location, UsageError
 from kvtrace.query.catalog import load_catalog

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from kvtrace.api.choices import choose
+from kvtrace.api.opened import open_dataset
 from kvtrace.api.policy_tables import DEFAULT_CAPACITY, TABLE, block_traces, derive_policies
-from kvtrace.api.queries import open_dataset
+from kvtrace.api.query_results import QueryTable, to_json
 from kvtrace.api.queryparams import KV_BYTES, known_params
-from kvtrace.api.results import QueryTable, to_json
 from kvtrace.config import Settings, resolve_settings
 from kvtrace.errors import Location, UsageError
 from kvtrace.query.catalog import load_catalog

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from kvtrace.api.results import to_json
+from kvtrace.api.query_results import to_json
 from kvtrace.cost.evidence import Constant, price, read_toml
 from kvtrace.cost.hardware import HardwareProfile, Network, gpu_names, list_gpus, load_hardware
 from kvtrace.cost.hardware_file_calibration import CALIBRATED

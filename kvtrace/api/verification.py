@@ -9,9 +9,8 @@ from typing import Final
 
 import msgspec
 
-from kvtrace.api.queries import is_dataset, open_dataset
-from kvtrace.api.results import to_json
-from kvtrace.api.stages import AUDIT_FILE, read_earlier
+from kvtrace.api.opened import AUDIT_FILE, is_dataset, open_dataset, read_earlier
+from kvtrace.api.query_results import to_json
 from kvtrace.errors import InputError, UsageError
 from kvtrace.report.text.table import fitted_table
 from kvtrace.store.dataset import Dataset

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from kvtrace.api.results import to_json
+from kvtrace.api.query_results import to_json
 from kvtrace.api.setup import DEFAULT_HARDWARE, DEFAULT_LLM, DEFAULT_TP
 from kvtrace.config import Settings, resolve_settings
 from kvtrace.cost.deployment import Deployment, build_deployment

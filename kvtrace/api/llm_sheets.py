@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from kvtrace.api.results import to_json
+from kvtrace.api.query_results import to_json
 from kvtrace.cost.experts import Experts
 from kvtrace.cost.hf_config import from_hf_text
 from kvtrace.cost.llm import LlmShape, list_llms, load_llm

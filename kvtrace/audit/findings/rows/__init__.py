@@ -1,1 +1,0 @@
-"""The rows of the registry, by what they look at."""
