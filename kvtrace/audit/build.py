@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from kvtrace.audit.assumptions import build_assumptions
 from kvtrace.audit.data import build_data
 from kvtrace.audit.findings.check import Evidence, LinkRow, MoveRow
+from kvtrace.audit.findings.link_rows import LinkSources, link_rows, links_table
 from kvtrace.audit.findings.moves import move_rows, moves_table
 from kvtrace.audit.findings.registry import find_all
-from kvtrace.audit.findings.running import LinkSources, link_rows, links_table
 from kvtrace.audit.findings.sampling import sampled_log, sampling_validity
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.options.table import Money, build_options
@@ -44,7 +44,8 @@ from kvtrace.audit.verdict.bounds import knows_flops
 from kvtrace.audit.verdict.carrying import carrying_numbers
 from kvtrace.audit.verdict.measurements import longer_window, reuse_measurement
 from kvtrace.audit.verdict.rules import decide
-from kvtrace.audit.verdict.weigh import Weighing, build_case, window_reusable
+from kvtrace.audit.verdict.weigh import build_case
+from kvtrace.audit.verdict.weighing import Weighing, window_reusable
 from kvtrace.audit.view import count, rows_of
 from kvtrace.audit.window import (
     arrival_span_s,

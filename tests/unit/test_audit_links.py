@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kvtrace.audit.build import build_audit
-from kvtrace.audit.findings.running import LINKS_TABLE
+from kvtrace.audit.findings.link_rows import LINKS_TABLE
 from kvtrace.audit.record import AuditRecord, Cell, Finding
 from kvtrace.replay.result import LinkUse, ReplayResult
 from kvtrace.replay.scenario import LinkSpec

@@ -9,8 +9,8 @@ import pytest
 from kvtrace.audit.record import NextMeasurement, Outcome, Verdict
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.verdict.cases import Bound, Case, PoolCase, choose_pool
+from kvtrace.audit.verdict.growth import growth_to_pay
 from kvtrace.audit.verdict.rules import decide
-from kvtrace.audit.verdict.words import growth_to_pay
 
 MEASUREMENT = NextMeasurement(question="how much?", flag="--log", hours=2, settles="reuse")
 POOL = PoolCase(

@@ -13,12 +13,11 @@ from kvtrace.audit.record import NextMeasurement
 from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.verdict.cases import Bound, Case, PoolCase
-from kvtrace.audit.verdict.rules import (
-    RULES,
-    decide,
+from kvtrace.audit.verdict.proofs import (
     no_prefill_is_worth_a_pool,
     no_reuse_left_is_worth_a_pool,
 )
+from kvtrace.audit.verdict.rules import RULES, decide
 from kvtrace.schema.manifest import Grade
 
 NUMBERS = (0.0, 0.3, 0.99, 1.0, 2.5, 900.0, 20_000.0, 70_000.0)

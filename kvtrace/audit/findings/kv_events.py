@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from kvtrace.audit.findings.check import Evidence, Hit, known_only, measured
+from kvtrace.audit.findings.limits import RESTORED_SHARE
 from kvtrace.audit.record import Level
-from kvtrace.audit.thresholds import MIN_SPAN, RESTORED_SHARE
+from kvtrace.audit.thresholds import MIN_SPAN
 from kvtrace.audit.verdict.words import counted, percent
 from kvtrace.audit.view import Row, count, number, summary_of
 

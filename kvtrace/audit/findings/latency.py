@@ -6,15 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from kvtrace.audit.findings.check import Evidence, Hit, in_ms, known_only, measured
+from kvtrace.audit.findings.limits import CONFOUNDED, HIT_HELP, QUEUE_SHARE, TAIL_AUC, TAIL_REQUESTS
 from kvtrace.audit.record import Quantity
-from kvtrace.audit.thresholds import (
-    CONFOUNDED,
-    HIT_HELP,
-    MIN_REQUESTS,
-    QUEUE_SHARE,
-    TAIL_AUC,
-    TAIL_REQUESTS,
-)
+from kvtrace.audit.thresholds import MIN_REQUESTS
 from kvtrace.audit.verdict.words import counted
 from kvtrace.audit.view import Row, count, number, rows_of
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from kvtrace.audit.data import dating_files
 from kvtrace.audit.findings.check import Evidence, Hit, in_ms, known_only, measured
-from kvtrace.audit.record import Quantity
-from kvtrace.audit.thresholds import (
+from kvtrace.audit.findings.limits import (
     BLOCK_LOSS,
     DECODE_SHARE,
     FINE_BLOCK,
     LENGTH_CORRELATION,
-    MIN_REQUESTS,
-    MIN_SPAN,
     QUEUE_CORRELATION,
     QUEUE_CRITICAL,
     QUEUE_MEDIAN_SHARE,
     QUEUE_SHARE,
 )
+from kvtrace.audit.record import Quantity
+from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN
 from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.audit.verdict.words import counted
 from kvtrace.audit.view import Row, count, number, summary_of

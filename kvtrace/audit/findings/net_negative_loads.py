@@ -10,13 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvtrace.audit.findings.check import modelled
+from kvtrace.audit.findings.limits import TIERS_MAY_COST, TTFT_COLLAPSE
 from kvtrace.audit.record import Finding, Level, Quantity
-from kvtrace.audit.thresholds import (
-    NET_NEGATIVE_DOMINATES,
-    NET_NEGATIVE_SHARE,
-    TIERS_MAY_COST,
-    TTFT_COLLAPSE,
-)
+from kvtrace.audit.thresholds import NET_NEGATIVE_DOMINATES, NET_NEGATIVE_SHARE
 from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.units import format_seconds, format_traffic
 

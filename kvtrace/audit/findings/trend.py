@@ -7,13 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.audit.findings.check import Evidence, Hit, in_ms, known_only, measured
-from kvtrace.audit.thresholds import (
-    CAUSE_SHARE,
-    ENOUGH_IN_BUCKET,
-    HIT_RATIO_RISE,
-    MIN_REQUESTS,
-    TTFT_RISE,
-)
+from kvtrace.audit.findings.limits import CAUSE_SHARE, ENOUGH_IN_BUCKET, HIT_RATIO_RISE, TTFT_RISE
+from kvtrace.audit.thresholds import MIN_REQUESTS
 from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.audit.view import WINDOW_QUERY, Row, count, number, rows_of
 from kvtrace.units import format_traffic

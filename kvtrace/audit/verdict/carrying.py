@@ -8,7 +8,7 @@ from kvtrace.audit.record import Quantity
 from kvtrace.audit.uncertainty.ranges import Range, finite
 from kvtrace.audit.uncertainty.sensitivity import extra_ratio_range, move_over_recompute
 from kvtrace.audit.verdict.cases import Case, PoolCase
-from kvtrace.audit.verdict.weigh import Weighing
+from kvtrace.audit.verdict.weighing import Weighing
 from kvtrace.audit.verdict.words import repeated_window, too_short_for_a_month
 from kvtrace.replay.result import ReplayResult
 from kvtrace.units import format_bytes

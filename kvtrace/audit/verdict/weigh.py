@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Final
-
-import numpy as np
 
 from kvtrace.audit.findings.check import is_pool
 from kvtrace.audit.findings.sampling import log_gap, sampled_log
 from kvtrace.audit.money.economics import (
-    freed_instances,
-    instance_usd_per_month,
     option_usd_per_month,
-    peak_instances,
     range_of,
 )
-from kvtrace.audit.record import Data, NextMeasurement, Option, Reuse
 from kvtrace.audit.slo.fleets import OBSERVED, TODAY, Fleets
 from kvtrace.audit.thresholds import LITTLE
 from kvtrace.audit.uncertainty.ranges import Range, ratio
-from kvtrace.audit.uncertainty.sensitivity import prefill_factor
+from kvtrace.audit.verdict.best_cases import all_prefill, all_reuse
 from kvtrace.audit.verdict.bounds import (
-    all_prefill_upper_s,
     hit_tokens_per_request,
-    places_in,
-    recompute_s_per_request,
-    spared_s_per_request,
-    window_reusable_tokens,
 )
-from kvtrace.audit.verdict.cases import Bound, Case
+from kvtrace.audit.verdict.cases import Case
 from kvtrace.audit.verdict.pools import load_sentence, pool_cases
 from kvtrace.audit.verdict.rivals import size_sentence, unreplayed_rivals
+from kvtrace.audit.verdict.weighing import Weighing
 from kvtrace.audit.verdict.words import percent
-from kvtrace.audit.view import Row, count
-from kvtrace.audit.window import arrival_span_s
-from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.reusable import reusable_tokens
-from kvtrace.replay.scenario import PrefillTime
 from kvtrace.replay.summary import percentiles
-from kvtrace.schema.arrays import FloatArray, IntArray, RequestTrace
 from kvtrace.units import format_seconds
 
 DEFAULT_POOL: Final = "pool_dram_rdma_direct"
@@ -52,91 +34,6 @@ _NOT_TODAY: Final = (
     ". The running system has a tier below HBM ({why}), whose size and path no log states, so that "
     "it is not what was replayed as today"
 )
-_FREE_PREFILL: Final = "no prefill is computed at all"
-_FREE_REUSE: Final = "an unlimited cache, every move free, beyond what {rival} serves"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Weighing:
-    """What a case is built from."""
-
-    data: Data
-    reuse: Reuse
-    fleet: Fleet
-    deployment: Deployment
-    prefill: PrefillTime | None
-    """Of one instance, for the bound without a replay; null where the FLOPs are not known."""
-    options: Sequence[Option]
-    fleets: Fleets
-    trace: RequestTrace | None
-    """The replayed requests."""
-    whole_trace: RequestTrace | None
-    """All requests that they were taken from; null: not at hand."""
-    window_reusable: IntArray | None
-    """Of the replayed requests, with the history before them; null: unknown."""
-    warmup_requests: int
-    refused_requests: int
-    """Left out of all traces: no instance can hold them."""
-    prompt_buckets: Sequence[Row]
-    """Rows of `reuse/by_prompt_bucket`: prompts by length, for the estimate without a replay."""
-    unconfirmed: tuple[str, ...]
-    next_measurement: NextMeasurement | None
-    tiers_below_hbm: str | None = None
-    """How the logs show that the running system has a tier below HBM; null: they do not."""
-
-    @property
-    def results(self) -> list[ReplayResult]:
-        """One per option: the better of its load decisions."""
-        return [standing.result for standing in self.fleets.standings.values()]
-
-    @property
-    def rival(self) -> ReplayResult | None:
-        """The best option without a pool."""
-        rival = self.fleets.rival
-        return None if rival is None else rival.result
-
-    @property
-    def is_whole(self) -> bool:
-        """The replayed requests are all that were served."""
-        return self.trace is not None and self.trace.requests >= self._served
-
-    @property
-    def everything(self) -> RequestTrace | None:
-        """All requests that were served, where they are at hand; null where some are not."""
-        if self.is_whole:
-            return self.trace
-        whole = self.whole_trace
-        return whole if whole is not None and whole.requests >= self._served else None
-
-    @property
-    def _served(self) -> int:
-        served = self.data.requests_by_status.get("ok", self.data.requests)
-        return served - self.refused_requests
-
-    @property
-    def arrival_span_s(self) -> float | None:
-        """Of the replayed requests, else of the data; null without a clock."""
-        if self.trace is None or not self.fleets.standings:
-            return self.data.span_s or None
-        return arrival_span_s(self.trace) or None
-
-    @cached_property
-    def factor(self) -> Range:
-        """Prefill seconds over the range of the GEMM efficiency."""
-        return prefill_factor(self.deployment)
-
-
-def window_reusable(
-    given: IntArray | None,
-    trace: RequestTrace | None,
-    *,
-    whole: RequestTrace | None,
-    is_whole: bool,
-) -> IntArray | None:
-    """(requests,) reusable tokens of the replayed requests with their history; null: unknown."""
-    if trace is None or given is not None:
-        return given
-    return window_reusable_tokens(trace, whole=whole, is_whole=is_whole)
 
 
 def build_case(weighing: Weighing) -> Case:
@@ -158,8 +55,8 @@ def build_case(weighing: Weighing) -> Case:
         span_s=data.span_s,
         prompt_tokens=data.prompt_tokens if trace is None else int(trace.prompt_tokens.sum()),
         reusable_tokens=_reusable(weighing) if is_known else None,
-        all_prefill=_all_prefill(weighing),
-        all_reuse=_all_reuse(weighing) if is_known else None,
+        all_prefill=all_prefill(weighing),
+        all_reuse=all_reuse(weighing) if is_known else None,
         lowest_pool_cost=_lowest_pool_cost(weighing),
         rival_title=None if rival is None else rival.result.scenario.title,
         rival_hit_tokens=None if rival is None else _hits(rival.result),
@@ -272,98 +169,6 @@ def _tail(result: ReplayResult) -> tuple[str | None, float]:
     if p99 is not None:
         return "p99", p99
     return (None, 0.0) if p90 is None else ("p90", p90)
-
-
-def _bound(
-    weighing: Weighing, trace: RequestTrace, seconds: FloatArray, what: str, *, is_peak: bool
-) -> Bound | None:
-    """The work of these requests in its busiest minutes, in instances and money."""
-    span_s = arrival_span_s(trace)
-    if not span_s or not int(trace.prompt_tokens.sum()):
-        return None
-    instances = peak_instances(trace.arrived_at_ns, seconds, span_s) * weighing.factor
-    if _is_fleet_enough(weighing):
-        most = float(weighing.fleet.instances)
-        instances = Range(*(min(one, most) for one in _ends(instances)))
-    saving = instances * instance_usd_per_month(weighing.fleet)
-    return Bound(instances=instances, saving=saving, what=what, is_peak=is_peak)
-
-
-def _ends(amount: Range) -> tuple[float, float, float]:
-    return amount.low, amount.value, amount.high
-
-
-def _is_fleet_enough(weighing: Weighing) -> bool:
-    """The stated fleet carries the load without a pool: no more than all of it can be saved."""
-    rival = weighing.fleets.rival
-    return "instances" not in weighing.unconfirmed and rival is not None and rival.is_feasible
-
-
-def _all_prefill(weighing: Weighing) -> Bound | None:
-    source = weighing.everything or weighing.trace
-    if source is None or not weighing.fleets.standings:
-        return _mean_prefill(weighing)
-    prefill = weighing.results[0].scenario.prefill
-    return _bound(
-        weighing,
-        source,
-        recompute_s_per_request(source, prefill),
-        _FREE_PREFILL,
-        is_peak=weighing.everything is not None,
-    )
-
-
-def _mean_prefill(weighing: Weighing) -> Bound | None:
-    """From the histogram of prompt lengths: a mean load, no proof."""
-    busy_s, span_s = _prefill_from_buckets(weighing), weighing.arrival_span_s
-    if busy_s is None or span_s is None:
-        return None
-    freed = freed_instances(busy_s, span_s) * weighing.factor
-    saving = freed * instance_usd_per_month(weighing.fleet)
-    return Bound(instances=freed, saving=saving, what=_FREE_PREFILL, is_peak=False)
-
-
-def _prefill_from_buckets(weighing: Weighing) -> float | None:
-    """Upper bound from the histogram of prompt lengths; null where some prompt is unknown."""
-    if weighing.prefill is None:
-        return None
-    buckets = []
-    for row in weighing.prompt_buckets:
-        low, requests, tokens = (
-            count(row, "prompt_bucket"),
-            count(row, "requests"),
-            count(row, "prompt_tokens"),
-        )
-        if low is None or requests is None or tokens is None:
-            return None
-        if tokens:
-            buckets.append((low, 2 * low, requests, tokens))
-    known = sum(bucket[2] for bucket in buckets)
-    served = weighing.data.requests_by_status.get("ok", weighing.data.requests)
-    if not buckets or known < served:
-        return None
-    return all_prefill_upper_s(buckets, weighing.prefill)
-
-
-def _all_reuse(weighing: Weighing) -> Bound | None:
-    """All reuse that the rival leaves; outside the replayed part it is taken to serve nothing."""
-    rival, trace = weighing.rival, weighing.trace
-    if rival is None or trace is None:
-        return None
-    what = _FREE_REUSE.format(rival=rival.scenario.title)
-    reusable, whole = weighing.window_reusable, weighing.everything
-    held = hit_tokens_per_request(rival)
-    places = None if whole is None else places_in(whole, trace)
-    if reusable is None or whole is None or places is None:
-        known = np.zeros(trace.requests, dtype=np.int64) if reusable is None else reusable
-        spared = spared_s_per_request(trace, held, known, rival.scenario.prefill)
-        return _bound(weighing, trace, spared, what, is_peak=False)
-    everywhere = reusable_tokens(whole)
-    served = np.zeros(whole.requests, dtype=np.int64)
-    served[places] = held
-    everywhere[places] = np.maximum(everywhere[places], reusable)
-    spared = spared_s_per_request(whole, served, everywhere, rival.scenario.prefill)
-    return _bound(weighing, whole, spared, what, is_peak=True)
 
 
 def _lowest_pool_cost(weighing: Weighing) -> Range | None:

@@ -1,16 +1,15 @@
-"""The sentences of the verdict: reasons and conditions, each with its numbers."""
+"""The sentences of the verdict: reasons, each with its numbers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.audit.record import NextMeasurement
-from kvtrace.audit.thresholds import GROWTH_LIMIT, MIN_REQUESTS, MIN_SPAN, NEARLY_ALL, PREFILL_BINDS
+from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN, NEARLY_ALL
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.verdict.cases import Bound, Case, PoolCase
 from kvtrace.schema.manifest import Grade
-from kvtrace.units import format_rate, format_seconds
+from kvtrace.units import format_seconds
 
 WHY_UNKNOWN: Final[dict[Grade, str]] = {
     "A": "The source has block identity, but no reuse facts could be built from it",
@@ -103,15 +102,6 @@ def no_gpu_is_saved(case: Case) -> tuple[str, ...]:
     return ("A pool frees prefill only: where prefill does not bind, no GPU is saved",)
 
 
-def cold_condition(case: Case) -> tuple[str, ...]:
-    """What a replay that starts with empty caches leaves open."""
-    if not case.is_cold:
-        return ()
-    return (
-        "the replayed part starts with empty caches: with what came before it a pool serves more",
-    )
-
-
 def larger_fleet() -> NextMeasurement:
     """How many instances really serve this load."""
     return NextMeasurement(
@@ -173,79 +163,6 @@ def window_text(case: Case) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """Times the load of the trace, and the division that gives it."""
-
-    times: float
-    division: str
-
-    @property
-    def is_another_fleet(self) -> bool:
-        """Beyond the growth that a verdict looks at."""
-        return self.times > GROWTH_LIMIT.value
-
-    def __str__(self) -> str:
-        """`4.1 times the load of this trace`."""
-        return f"{self.times:,.1f} times the load of this trace"
-
-
-def growth_to_pay(case: Case, pool: PoolCase) -> Growth | None:
-    """The load at which value meets cost, one whole instance is freed, and prefill binds.
-
-    Assumes: freed prefill grows with the load; reuse and the size of the pool stay.
-    """
-    instances, usd_saved = pool.estimate.value, pool.unrounded_saving_usd
-    busy, cost = case.prefill_utilisation, pool.cost.value
-    if instances <= 0 or usd_saved <= 0 or not busy:
-        return None
-    needed = PREFILL_BINDS.value
-    ways = (
-        Growth(cost / usd_saved, f"${cost:,.0f} of cost / ${usd_saved:,.0f} of freed prefill"),
-        Growth(1.0 / instances, f"1 instance / {instances:.2f} instances freed"),
-        Growth(
-            needed / busy,
-            f"prefill busy {percent(needed)} of the time, where it limits the fleet, / "
-            f"{percent(busy)} now",
-        ),
-        Growth(1.0, "this load"),
-    )
-    return max(ways, key=lambda growth: growth.times)
-
-
-def growth_condition(case: Case, pool: PoolCase) -> tuple[str, ...]:
-    """The load at which this pool would pay; nothing where no load would do."""
-    growth = growth_to_pay(case, pool)
-    if growth is None:
-        return ()
-    return (
-        f"with {pool.title}: {growth}, at the same reuse and pool size: {growth.division} "
-        f"(modelled, a month at middle prices){_another_fleet(growth)}",
-    )
-
-
-def best_case_growth(case: Case, bound: Bound, cost: Range) -> tuple[str, ...]:
-    """The load at which even the best case would pay, and at which the best replayed pool would."""
-    own = () if case.best_pool is None else growth_condition(case, case.best_pool)
-    if bound.saving.value <= 0 or bound.saving.high <= 0:
-        return own
-    middle = Growth(
-        cost.value / bound.saving.value,
-        f"${cost.value:,.0f} of cost / ${bound.saving.value:,.0f} saved",
-    )
-    return (
-        f"in the best case ({bound.what}): {middle} at middle prices, {middle.division} a month"
-        f"{_another_fleet(middle)}; {cost.low / bound.saving.high:,.1f} times at the prices that "
-        f"favour a pool most, ${cost.low:,.0f} / ${bound.saving.high:,.0f}. A pool that is built "
-        "needs more",
-        *own,
-    )
-
-
-def _another_fleet(growth: Growth) -> str:
-    return " (that is another fleet)" if growth.is_another_fleet else ""
-
-
 def whole_gpus(case: Case) -> str:
     """What freed prefill has to remove before it saves money."""
     gpus = case.gpus_per_instance
@@ -261,160 +178,4 @@ def less_than_an_instance(case: Case, pool: PoolCase) -> str:
     return (
         f"{pool.title} frees prefill worth {saved.value:.2f} instances (estimate from busy time, "
         f"{saved.low:.2f} to {saved.high:.2f} before rounding){utilisation}"
-    )
-
-
-def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
-    """Break-even GPU price, load or reuse; any one of them is enough."""
-    if pool.saving.low > pool.cost.high or not case.has_monthly_load:
-        return ()
-    binding = (*_binding_conditions(case, pool), *_whole_condition(case, pool))
-    is_replayed = pool.is_saving_replayed and pool.saving.value > 0
-    worth = pool.saving.value if is_replayed else pool.unrounded_saving_usd
-    if worth <= 0:
-        return (*binding, f"it frees prefill worth more than {usd(pool.cost)}; now it frees none")
-    factor = pool.cost.value / worth
-    ways = [] if is_replayed else [f"the load is at least {factor:.2f} times that of this trace"]
-    if case.gpu_usd_per_hour is not None:
-        price = case.gpu_usd_per_hour
-        ways.append(
-            f"a GPU-hour costs at least ${factor * price.value:.2f} (assumed ${price.value:.2f}, "
-            f"${price.low:.2f} to ${price.high:.2f})"
-        )
-    if case.prompt_tokens and pool.extra_hit_tokens > 0 and not is_replayed:
-        share = 100 * pool.extra_hit_tokens / case.prompt_tokens
-        left = (case.reusable_tokens or 0) - (case.rival_hit_tokens or 0)
-        if factor * share <= 100 * left / case.prompt_tokens:
-            ways.append(
-                f"it serves at least {factor * share:.1f} % of the prompt tokens beyond "
-                f"{case.rival_title} (modelled {share:.1f} %)"
-            )
-    if factor <= 1:
-        return binding or (f"value stays above cost: {', and '.join(ways)}",)
-    return (*binding, "value meets cost: " + ", or ".join(ways))
-
-
-def _binding_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
-    """What it takes for freed prefill to give GPUs back, where no replay shows that it does."""
-    busy = case.prefill_utilisation
-    if case.prefill_binds or not busy or pool.is_saving_replayed:
-        return ()
-    needed = PREFILL_BINDS.value
-    return (
-        f"prefill limits the fleet: it keeps the instances busy {100 * needed:.0f} % of the time "
-        f"(modelled {100 * busy:.1f} %), as at {needed / busy:.1f} times this load or with as many "
-        "times fewer instances",
-    )
-
-
-def _whole_condition(case: Case, pool: PoolCase) -> tuple[str, ...]:
-    """An instance is given back whole or not at all, and a replay has to show it."""
-    if pool.instances_saved.low >= 1:
-        return ()
-    if pool.is_shown_at_the_middle:
-        return (
-            f"it gives back {whole_gpus(case)} at the ends of the model's constants, too, or a "
-            f"calibration narrows them: {pool.at_ends}",
-        )
-    return (
-        f"it gives back {whole_gpus(case)} at today's TTFT and TPOT, shown by a replay on fewer "
-        f"instances; freed prefill alone is worth {pool.estimate.value:.2f} instances (estimate)",
-    )
-
-
-def bandwidth_conditions(pools: tuple[PoolCase, ...]) -> tuple[str, ...]:
-    """The bandwidth above which a move beats recomputing, for the path that is nearest to it."""
-    known = [
-        (pool.break_even_bytes_per_s / pool.path_bytes_per_s, pool)
-        for pool in pools
-        if pool.break_even_bytes_per_s and pool.path_bytes_per_s
-    ]
-    slow = [entry for entry in known if entry[0] > 1]
-    if not slow:
-        return ()
-    _, pool = min(slow, key=lambda entry: (entry[0], entry[1].option_id))
-    return (
-        f"a move gets at least {format_rate(pool.break_even_bytes_per_s or 0.0)} "
-        f"({pool.title} now gets {format_rate(pool.path_bytes_per_s or 0.0)} at the median hit)",
-    )
-
-
-def slo_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
-    """What keeps TTFT no worse than today, and hits faster than recomputing."""
-    if case.is_pool_needed and pool.is_feasible:
-        return (
-            "its TTFT is good enough, since no option without a pool carries this load and sets an "
-            f"SLO: {pool.slowdown} (modelled)",
-        )
-    bandwidth = bandwidth_conditions((pool,))
-    if not pool.is_no_slower:
-        return (f"TTFT and TPOT are no worse than today's: {pool.slowdown}", *bandwidth)
-    if not pool.is_faster_than_recompute:
-        return bandwidth or ("its hits arrive sooner than recomputing them",)
-    return ()
-
-
-def standing_conditions(case: Case) -> tuple[str, ...]:
-    """What must hold whatever the numbers are: enough data, confirmed settings."""
-    conditions: list[str] = []
-    if not case.is_long_enough:
-        conditions.append(f"a longer log shows the same: {window_text(case)}")
-    elif not case.covers_a_day:
-        conditions.append(f"the month is like this window: {other_hours(case)}")
-    if case.log_gap is not None:
-        conditions.append(f"a log of all requests shows the same: {case.log_gap.what}")
-    if case.unconfirmed:
-        conditions.append(f"the assumed settings hold: {', '.join(case.unconfirmed)}")
-    return (*conditions, *case.unreplayed_rivals)
-
-
-def other_hours(case: Case) -> str:
-    """What a window shorter than a day leaves open."""
-    span = "an unknown span" if case.span_s is None else format_seconds(case.span_s)
-    return (
-        f"{span} of log do not show the busiest hour of a day, which sizes the fleet, nor how much "
-        "less the others ask"
-    )
-
-
-def lead(case: Case, pool: PoolCase) -> str:
-    """The condition that the headline names."""
-    if not case.has_monthly_load:
-        return f"a longer log shows the same: {window_text(case)}"
-    if pool.saving.low <= pool.cost.high:
-        return _lead_by_money(case, pool)
-    if not pool.keeps_slo:
-        return f"TTFT stays as it is: {pool.slowdown}"
-    if not case.is_long_enough:
-        return "a longer log shows the same"
-    if not case.covers_a_day:
-        return f"the month is like this window: {other_hours(case)}"
-    if case.log_gap is not None:
-        return f"a log of all requests shows the same: of this one, {case.log_gap.what}"
-    if case.unconfirmed:
-        return f"the assumed settings hold: {', '.join(case.unconfirmed)}"
-    if case.is_pool_needed:
-        return f"its TTFT is good enough ({pool.slowdown}): nothing else carries this load here"
-    if case.unreplayed_rivals:
-        return "routing that follows the cache does not serve the same hits"
-    return "a replay on fewer instances shows what it saves"
-
-
-def _lead_by_money(case: Case, pool: PoolCase) -> str:
-    is_replayed = pool.is_saving_replayed or case.is_fewer_kept
-    if pool.instances_saved.low < 1 and not case.prefill_binds and not is_replayed:
-        return "prefill limits the fleet; now freed prefill need not give a GPU back"
-    if pool.is_shown_at_the_middle:
-        return (
-            f"it gives back {whole_gpus(case)} over the range of the model's constants: replays at "
-            "their middle show it, those at their ends do not"
-        )
-    if pool.instances_saved.low < 1:
-        return (
-            f"it gives back {whole_gpus(case)}: no replay shows that it does, and freed prefill is "
-            f"worth {pool.estimate.value:.2f} instances (estimate)"
-        )
-    return (
-        "its value holds against its cost, for the intervals overlap: it saves "
-        f"{usd(pool.saving)} and costs {usd(pool.cost)}"
     )

@@ -1,0 +1,160 @@
+"""Thresholds of findings: value, unit, and why it is that value.
+
+`policy` in a source means that kvtrace chose it; it is stated so that it can be argued with.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvtrace.audit.thresholds import Threshold
+
+LOG_WHOLE: Final = Threshold(
+    "log_kept_share",
+    0.95,
+    "ratio",
+    "policy: a log that holds more than this of the requests is taken as whole, since some fail "
+    "before they are logged; sampling, slow-only logging or lost lines that it states count too",
+)
+QUEUE_SHARE: Final = Threshold(
+    "queue_share_of_ttft",
+    0.5,
+    "ratio",
+    "policy: more than half of TTFT passes before the first token is worked on",
+)
+QUEUE_CRITICAL: Final = Threshold(
+    "queue_share_critical",
+    0.8,
+    "ratio",
+    "policy: four fifths of TTFT are queue; no prefill that gets faster is felt any more",
+)
+QUEUE_MEDIAN_SHARE: Final = Threshold(
+    "queue_share_of_median",
+    0.1,
+    "ratio",
+    "policy: a median queue below a tenth of the median TTFT is a queue of the tail only",
+)
+QUEUE_CORRELATION: Final = Threshold(
+    "ttft_queue_correlation",
+    0.7,
+    "",
+    "policy: r² of 0.49, half of the variance of TTFT goes with the queue",
+)
+LENGTH_CORRELATION: Final = Threshold(
+    "ttft_length_correlation",
+    0.3,
+    "",
+    "policy: r² below 0.09, prompt length explains less than a tenth of the variance of TTFT",
+)
+TIERS_MAY_COST: Final = Threshold(
+    "tiers_may_cost",
+    1.02,
+    "times",
+    "policy: what tiers may add to the mean TTFT of the same replay without them; the limit that "
+    "an arbiter is held to",
+)
+TTFT_COLLAPSE: Final = Threshold(
+    "ttft_collapse",
+    2,
+    "times",
+    "policy: mean TTFT at least doubles against the same replay without the tiers, more than the "
+    "error of the modelled mean",
+)
+HIT_RATIO_RISE: Final = Threshold(
+    "hit_ratio_rise",
+    0.02,
+    "ratio",
+    "policy: two points of hit ratio between the first and the last third",
+)
+TTFT_RISE: Final = Threshold(
+    "ttft_rise", 1.2, "times", "policy: TTFT grew by a fifth from the first to the last third"
+)
+CAUSE_SHARE: Final = Threshold(
+    "cause_share", 0.5, "ratio", "policy: a cause is named when it covers half of the growth"
+)
+MOVE_SHARE: Final = Threshold(
+    "move_share",
+    0.5,
+    "ratio",
+    "policy: lookup, pull and load take more than half of the time after the queue",
+)
+RESTORED_SHARE: Final = Threshold(
+    "restored_share",
+    0.05,
+    "ratio",
+    "policy: one computed token in twenty that the fleet had computed before is worth a look at "
+    "routing and capacity; a pool cannot save more than these",
+)
+BLOCK_LOSS: Final = Threshold(
+    "block_rounding_share",
+    0.02,
+    "ratio",
+    "policy: reuse that whole blocks may hide, as a share of the prompt tokens",
+)
+FINE_BLOCK: Final = Threshold(
+    "fine_block",
+    64,
+    "tokens",
+    "exact: vLLM hashes blocks of 16 tokens by default and up to 64, SGLang pages of 1 to 64; a "
+    "trace with larger ones hides what lies between",
+)
+BOUNCE_FACTOR: Final = Threshold(
+    "bounce_over_direct",
+    1.3,
+    "times",
+    "policy: the host bounce makes a move a third longer than GPU-direct",
+)
+MOVE_MATTERS: Final = Threshold(
+    "move_matters", 0.1, "ratio", "policy: moves are a tenth of TTFT; below that no path matters"
+)
+DECODE_SHARE: Final = Threshold(
+    "decode_share",
+    0.9,
+    "ratio",
+    "policy: by Amdahl's law, removing all of TTFT then shortens a request by a tenth at most",
+)
+MEASURED_OVER_RECOMPUTE: Final = Threshold(
+    "measured_over_recompute",
+    1,
+    "times",
+    "exact: from one on, the measured prefill with its hits takes as long as recomputing",
+)
+ENOUGH_MOVES: Final = Threshold(
+    "enough_moves", 20, "count", "policy: a rate over fewer moves is that of a few moments"
+)
+SLOW_MOVES: Final = Threshold(
+    "slow_moves",
+    0.5,
+    "times",
+    "policy: half the modelled rate or less is no spread of hardware but another path",
+)
+LINK_LEFT: Final = Threshold(
+    "link_need_over_left",
+    1.0,
+    "times",
+    "exact: bytes a second that an option needs over what the measured load leaves of the link; "
+    "past one they do not fit, on the mean",
+)
+ENOUGH_IN_BUCKET: Final = Threshold(
+    "enough_in_bucket", 20, "requests", "policy: a median rests on ten requests to each side"
+)
+TAIL_AUC: Final = Threshold(
+    "tail_auc",
+    0.7,
+    "ratio",
+    "policy: a cause explains the tail where a slow request has more of it than another in seven "
+    "of ten pairs, by the lower end of the interval; 0.5 is chance",
+)
+TAIL_REQUESTS: Final = Threshold(
+    "tail_requests", 20, "requests", "policy: an AUC over fewer slow requests is that of one burst"
+)
+HIT_HELP: Final = Threshold(
+    "hit_help",
+    0.05,
+    "ratio",
+    "policy: hits that save less than a twentieth of the mean TTFT, by the upper end of the "
+    "interval, are not felt",
+)
+CONFOUNDED: Final = Threshold(
+    "confounded", 0.3, "", "policy: r² of 0.09, a tenth of the spread of hits goes with the queue"
+)

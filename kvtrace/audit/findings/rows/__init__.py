@@ -1,0 +1,1 @@
+"""The rows of the registry, by what they look at."""
