@@ -69,9 +69,17 @@ def accepted(trace: RequestTrace, deployment: Deployment) -> tuple[RequestTrace,
     return within_limit(trace, deployment.hbm_cache_bytes / deployment.kv_bytes_per_token)
 
 
-def choose_window(whole: RequestTrace, *, is_full: bool, seed: int) -> WindowedTrace:
-    """The busiest hour with the history before it, or everything; coarse arrivals are spread."""
-    windowed = WindowedTrace(whole, 0) if is_full else peak_window_with_history(whole)
+def choose_window(
+    whole: RequestTrace, *, is_full: bool, seed: int, work_tokens: IntArray | None = None
+) -> WindowedTrace:
+    """The busiest hour with the history before it, or everything; coarse arrivals are spread.
+
+    `work_tokens` (requests,) is what a request has to compute; None: its whole prompt.
+    """
+    if is_full:
+        windowed = WindowedTrace(whole, 0)
+    else:
+        windowed = peak_window_with_history(whole, work_tokens=work_tokens)
     return WindowedTrace(spread_arrivals(windowed.trace, seed), windowed.first)
 
 

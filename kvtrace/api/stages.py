@@ -24,6 +24,7 @@ from kvtrace.api.setup import (
     choose_deployment,
     choose_fleet,
 )
+from kvtrace.api.uncached import uncached_prefill_tokens
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.tables.carried import is_carried
 from kvtrace.config import Settings
@@ -197,7 +198,12 @@ def model(dataset: Dataset, settings: Settings, watch: Progress) -> Modelled:
     replays = Replays()
     is_full = settings.text("depth") == "full"
     if whole is not None and whole.requests:
-        windowed = choose_window(whole, is_full=is_full, seed=settings.integer("seed") or 0)
+        windowed = choose_window(
+            whole,
+            is_full=is_full,
+            seed=settings.integer("seed") or 0,
+            work_tokens=uncached_prefill_tokens(whole, dataset, deployment, setup.fleet.instances),
+        )
         replays = replay_options(windowed, deployment, setup.fleet, watch)
     fleets = search_fleets(replays, deployment, setup.fleet, watch) if is_full else {}
     replays = with_ends(replays, fleets, deployment, setup.fleet, watch)

@@ -240,7 +240,7 @@ class ReplayWindow(msgspec.Struct, kw_only=True):
     """First to last arrival; null without a clock or with one request."""
     is_whole_trace: bool
     is_peak_hour: bool
-    """The busiest hour by prompt tokens; `--depth full` replays the whole trace."""
+    """The busiest hour by uncached prefill; `--depth full` replays the whole trace."""
     prompt_tokens: int
     reusable_tokens: int | None
     """In an unlimited cache; with `counts_history` it holds what came before the window, else it

@@ -67,19 +67,24 @@ def peak_window(trace: RequestTrace, seconds: float = S_PER_HOUR) -> RequestTrac
     trace comes back if it is not longer, or has no clock. Caches start empty in the window: the
     hits of its first minutes are a lower bound; see `peak_window_with_history`.
     """
-    first, last = _peak(trace, seconds)
+    first, last = _peak(trace, seconds, trace.prompt_tokens)
     return trace if last - first == trace.requests else slice_requests(trace, first, last)
 
 
 def peak_window_with_history(
-    trace: RequestTrace, seconds: float = S_PER_HOUR, *, history_s: float | None = None
+    trace: RequestTrace,
+    seconds: float = S_PER_HOUR,
+    *,
+    history_s: float | None = None,
+    work_tokens: IntArray | None = None,
 ) -> WindowedTrace:
     """The busiest window (as `peak_window`) with the requests before it.
 
     `history_s` bounds them: only what arrived so many seconds before the window counts. Without it
-    the history is all of the trace before the window.
+    the history is all of the trace before the window. `work_tokens` (requests,) is what a request
+    has to compute; None: its whole prompt.
     """
-    first, last = _peak(trace, seconds)
+    first, last = _peak(trace, seconds, trace.prompt_tokens if work_tokens is None else work_tokens)
     begin = 0
     if history_s is not None and first:
         since = int(trace.arrived_at_ns[first]) - round(history_s * NS_PER_S)
@@ -89,7 +94,7 @@ def peak_window_with_history(
     return WindowedTrace(slice_requests(trace, begin, last), first - begin)
 
 
-def _peak(trace: RequestTrace, seconds: float) -> tuple[int, int]:
+def _peak(trace: RequestTrace, seconds: float, work_tokens: IntArray) -> tuple[int, int]:
     """(first, end) of the busiest window; the whole trace if it is not longer or has no clock."""
     arrived = trace.arrived_at_ns
     length = round(seconds * NS_PER_S)
@@ -97,8 +102,8 @@ def _peak(trace: RequestTrace, seconds: float) -> tuple[int, int]:
         return 0, trace.requests
     first = np.searchsorted(arrived, arrived, side="left")
     last = np.searchsorted(arrived, arrived + length, side="left")
-    prompts = np.minimum(trace.prompt_tokens, np.iinfo(np.int64).max // trace.requests)
-    total = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(prompts)))
+    tokens = np.minimum(work_tokens, np.iinfo(np.int64).max // trace.requests)
+    total = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(tokens)))
     best = int(np.argmax(total[last] - total[first]))
     return int(first[best]), int(last[best])
 

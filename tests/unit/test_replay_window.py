@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from kvtrace.errors import ModelError
-from kvtrace.replay.window import peak_window, size_fleet, slice_requests, spread_arrivals
+from kvtrace.replay.window import (
+    peak_window,
+    peak_window_with_history,
+    size_fleet,
+    slice_requests,
+    spread_arrivals,
+)
+from kvtrace.reuse.uncached import uncached_tokens
 from tests.unit.replay_cases import Ask, FlatStep, PerToken, make_trace
 
 
@@ -146,3 +153,24 @@ def test_a_target_outside_its_range_is_refused(target: float) -> None:
     with pytest.raises(ModelError) as caught:
         size_fleet(make_trace([Ask(0)]), Small(), target)
     assert caught.value.code == "KVT-R002"
+
+
+def test_the_peak_is_that_of_what_is_left_to_compute() -> None:
+    # By prompt tokens the second hour is busier, 200 against 150; but it only repeats itself.
+    again = [Ask(4000 + index, "abcdefghij", prompt=100) for index in range(2)]
+    fresh = [Ask(index, letters, prompt=50) for index, letters in enumerate(("klmno", "pqrst"))]
+    trace = make_trace([*fresh, Ask(2, "abcde", prompt=50), *again])
+    assert peak_window_with_history(trace, 3600).first == 3
+    work = uncached_tokens(trace, capacity_blocks=100)
+    # abcde is held, so of the first repetition 50 tokens are left; of the second the last token.
+    assert work.tolist() == [50, 50, 50, 50, 1]
+    windowed = peak_window_with_history(trace, 3600, work_tokens=work)
+    assert (windowed.first, windowed.trace.requests) == (0, 3)
+
+
+def test_what_a_small_cache_lost_is_computed_again() -> None:
+    # Ten blocks: abcde, klmno, then abcde again: it lies at depth 6 to 10 of the stack.
+    trace = make_trace([Ask(at, text, prompt=50) for at, text in enumerate(("abcde", "klmno") * 2)])
+    assert uncached_tokens(trace, capacity_blocks=10).tolist() == [50, 50, 1, 1]
+    assert uncached_tokens(trace, capacity_blocks=8).tolist() == [50, 50, 20, 20]
+    assert uncached_tokens(trace, capacity_blocks=5).tolist() == [50, 50, 50, 50]

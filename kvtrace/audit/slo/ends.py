@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from kvtrace.audit.slo.check import SloCheck
+from kvtrace.audit.slo.figures import SloCheck
 from kvtrace.replay.scenario import LoadDecision
 
 Speed = Literal["slow", "fast"]

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kvtrace.audit.findings.check import is_local, is_pool
-from kvtrace.audit.slo.check import SloCheck, check_slo
+from kvtrace.audit.slo.check import check_slo
 from kvtrace.audit.slo.ends import Claim, EndFleet, RunKey
+from kvtrace.audit.slo.figures import SloCheck
 from kvtrace.audit.thresholds import NET_NEGATIVE_DOMINATES
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import LoadDecision

@@ -8,7 +8,7 @@ import numpy as np
 
 from kvtrace.audit.findings.check import is_pool
 from kvtrace.audit.money.economics import freed_instances, option_usd_per_month, value_saving
-from kvtrace.audit.slo.check import SloCheck
+from kvtrace.audit.slo.figures import SloCheck
 from kvtrace.audit.slo.fleets import Fleets, Standing
 from kvtrace.audit.uncertainty.ranges import Range, ratio
 from kvtrace.audit.verdict.bounds import hit_tokens_per_request
