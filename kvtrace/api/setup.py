@@ -12,7 +12,8 @@ from kvtrace.audit.inputs import HARMLESS_SETTINGS, SettingValue
 from kvtrace.config import Setting, Settings, Value
 from kvtrace.cost.deployment import Deployment, build_deployment
 from kvtrace.cost.dtypes import normalise_dtype
-from kvtrace.cost.fleet import Fleet, default_fleet, load_fleet
+from kvtrace.cost.fleet import Fleet, default_fleet, read_fleet_file
+from kvtrace.cost.fleet.file import FleetFile
 from kvtrace.cost.hardware import load_hardware
 from kvtrace.cost.llm import load_llm
 from kvtrace.errors import UsageError
@@ -66,7 +67,9 @@ def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deploymen
     hardware = _named(settings["hardware"], told.get("gpu"), _gpu_name, DEFAULT_HARDWARE)
     is_as_logged = _llm_name(str(told.get("llm", ""))) == _llm_name(str(llm.value))
     engine = told if is_as_logged else {}
-    tp = _first_stated(settings["tp"], engine.get("tensor_parallel"))
+    file = fleet_file(settings)
+    stated_tp = _from_file(settings["tp"], file, "instances.tp")
+    tp = _first_stated(stated_tp, engine.get("tensor_parallel"))
     if tp.value is None and llm.is_default and hardware.is_default:
         tp = Setting("tp", DEFAULT_TP, "default")
     weights = _first_stated(settings["weight_dtype"], _weight_dtype(engine))
@@ -79,6 +82,9 @@ def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deploymen
         weight_dtype=None if weights.is_default else str(weights.value),
         kv_dtype=None if kv.is_default else str(kv.value),
         provider=str(settings["cost_provider"].value),
+        pp=_rank_count(file, "pp") or 1,
+        dp=_rank_count(file, "dp") or 1,
+        ep=_rank_count(file, "ep"),
     )
     chosen = [
         Setting("llm", deployment.llm.name, llm.origin),
@@ -88,7 +94,8 @@ def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deploymen
         Setting("kv_dtype", deployment.kv_dtype, kv.origin),
     ]
     capacity = engine.get("kv_capacity_tokens")
-    if isinstance(capacity, int) and tp.origin == FROM_LOGS and kv.origin == FROM_LOGS:
+    is_as_printed = tp.origin == FROM_LOGS and kv.origin == FROM_LOGS and deployment.dp == 1
+    if isinstance(capacity, int) and is_as_printed:
         deployment = replace(deployment, measured_kv_tokens=capacity)
     return deployment, settings.replaced({setting.name: setting for setting in chosen})
 
@@ -101,24 +108,46 @@ def choose_fleet(
     Raises:
         UsageError: the fleet file cannot be used.
     """
-    instances = _first_stated(settings["instances"], _told_by_logs(manifest).get("engines"))
+    file = fleet_file(settings)
+    stated = _from_file(settings["instances"], file, "instances.count")
+    instances = _first_stated(stated, _told_by_logs(manifest).get("engines"))
     if instances.value is None:
         sized = 1 if trace is None else _sized(trace, deployment)
         instances = Setting("instances", sized, "default")
-    fleet = default_fleet(deployment, int(instances.value or 1))
-    path = settings.text("fleet")
-    if path is not None:
-        stated = load_fleet(path, fleet)
-        if stated.instances != fleet.instances and settings["instances"].is_default:
-            instances = Setting("instances", stated.instances, settings["fleet"].origin)
-            stated = load_fleet(path, default_fleet(deployment, stated.instances))
-        fleet = replace(stated, instances=int(instances.value or 1))
+    count = int(instances.value or 1)
+    groups = count * (_rank_count(file, "dp") or 1)
+    fleet = default_fleet(deployment, groups)
+    if file is not None:
+        fleet = replace(file.over(fleet), instances=groups)
     filled = settings.replaced({"instances": instances})
     return Setup(
         deployment=deployment,
         fleet=fleet,
         settings=tuple(_as_value(one) for one in filled.public()),
     )
+
+
+def fleet_file(settings: Settings) -> FleetFile | None:
+    """What the fleet file states; null without one.
+
+    Raises:
+        UsageError: it cannot be used.
+    """
+    path = settings.text("fleet")
+    return None if path is None else read_fleet_file(path)
+
+
+def _from_file(setting: Setting, file: FleetFile | None, key: str) -> Setting:
+    """The setting if somebody stated it, else what the fleet file says, with who stands behind."""
+    value = None if file is None else file.whole(key)
+    if file is None or value is None or not setting.is_default:
+        return setting
+    origins = {"stated": file.path.name, "logs": FROM_LOGS, "unconfirmed": "default"}
+    return Setting(setting.name, value, origins[file.standing(key) or "stated"])
+
+
+def _rank_count(file: FleetFile | None, name: str) -> int | None:
+    return None if file is None else file.whole(f"instances.{name}")
 
 
 def main_domain(manifest: Manifest) -> int | None:

@@ -14,11 +14,13 @@ from kvtrace.audit.thresholds import (
     FLEET_BUSY_SHARE_LOW,
 )
 from kvtrace.cost.evidence import Constant, EvidenceKind
+from kvtrace.cost.fleet import Answer, ContractKind, Sharing
 from kvtrace.cost.hardware_file_calibration import CALIBRATED
 
 _UNITS: Final = {"instances": "instances", "tp": "GPUs"}
 _OF_THIS_INSTANCE: Final = "instance."
 """Constants that the service's own logs printed."""
+_OF_MONEY: Final = ("prices.", "fleet.", "network.", "gpu_contract.", "tenants.")
 _STATE: Final[dict[EvidenceKind, OriginState]] = {
     "given": "stated",
     "spec": "public",
@@ -53,12 +55,13 @@ def _weight(ident: str, settings: set[str]) -> tuple[int, int]:
         return 0, _HEAVIEST.index(ident)
     if ident in settings:
         return 1, 0
-    return (2, 0) if ident.startswith(("prices.", "fleet.")) else (3, 0)
+    return (2, 0) if ident.startswith(_OF_MONEY) else (3, 0)
 
 
 def _all(inputs: AuditInput, settings: Iterable[SettingValue]) -> Iterator[Quantity]:
     yield from map(_from_setting, settings)
     yield from map(from_constant, inputs.fleet.constants())
+    yield from map(_from_answer, inputs.fleet.answers())
     yield from_constant(OPERATIONS)
     yield Quantity(
         id=FLEET_BUSY_SHARE.id,
@@ -83,6 +86,8 @@ def from_constant(constant: Constant) -> Quantity:
     state = _STATE[constant.kind]
     if constant.kind == "measured" and constant.id.startswith(_OF_THIS_INSTANCE):
         state = "logs"
+    if constant.kind == "given" and constant.source.startswith("logs"):
+        state = "logs"
     if constant.kind == "fitted" and constant.source.startswith(CALIBRATED):
         state = "calibrated"
     origins = {"stated": constant.source, "logs": "logs", "calibrated": CALIBRATED}
@@ -99,6 +104,23 @@ def from_constant(constant: Constant) -> Quantity:
         origin_state=state,
         is_confirmed=state != "estimated",
         interval_reason="taken as exact: no interval is published" if exact else "",
+    )
+
+
+def _from_answer(answer: Answer[bool] | Answer[ContractKind] | Answer[Sharing]) -> Quantity:
+    value = answer.value
+    is_confirmed = answer.kind != "assumed"
+    return Quantity(
+        id=answer.id,
+        title=answer.title,
+        value={True: "yes", False: "no"}[value] if isinstance(value, bool) else value,
+        unit="answer",
+        source=answer.source,
+        kind=answer.kind,
+        origin=answer.source if is_confirmed else "cost model",
+        origin_state="stated" if is_confirmed else "estimated",
+        is_confirmed=is_confirmed,
+        interval_reason="an answer",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -126,8 +127,13 @@ def read_user_toml(path: Path) -> dict[str, object]:
             hint="check the path, and that you may read it",
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        at = re.search(r"at line (\d+)", str(error))
         raise UsageError(
-            "KVT-C002", f"`{path}` is not TOML", where=Location(str(path)), cause=str(error)
+            "KVT-C002",
+            f"`{path}` is not TOML",
+            where=Location(str(path), None if at is None else int(at.group(1))),
+            cause=str(error),
+            hint='texts and quantities stand in quotes: `dram = "4TiB"`',
         ) from error
 
 

@@ -82,7 +82,7 @@ def build_scenarios(
             title=title,
             instances=fleet.instances,
             kv_bytes_per_token=deployment.kv_bytes_per_token,
-            hbm_capacity_bytes=deployment.hbm_cache_bytes,
+            hbm_capacity_bytes=deployment.hbm_cache_bytes / deployment.dp,
             tiers=tiers,
             links={link.link_id: link for link in links},
             prefill=deployment.prefill,

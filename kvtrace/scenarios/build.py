@@ -71,7 +71,6 @@ def build_scenario(
     wired = None if plan.topology is None else wire(plan.topology, deployment, fleet)
     serving = _Serving(deployment, fleet, wired, block_tokens)
     base = next(s for s in build_scenarios(deployment, fleet) if s.option_id == plan.base)
-    base = replace(base, hbm_capacity_bytes=base.hbm_capacity_bytes / deployment.dp)
     if plan.kv_bytes_per_token is not None:
         base = replace(base, kv_bytes_per_token=plan.kv_bytes_per_token)
     links: dict[str, LinkSpec] = dict(base.links)

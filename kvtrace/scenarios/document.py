@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Final, TypeVar
 
 from kvtrace.cost.evidence import number
 from kvtrace.cost.names import build_index, find_name
+from kvtrace.cost.toml_lines import line_of
 from kvtrace.errors import Location, UsageError
 
 Value = TypeVar("Value")
@@ -239,25 +239,3 @@ class Reader:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise self.fault(key, f"`{key}` is not a list of texts")
         return tuple(value)
-
-
-def line_of(text: str, path: Sequence[str]) -> int | None:
-    """The line of a dotted key in a TOML text, from 1; null where it does not stand there.
-
-    The last line that sets the key inside its section; else the header of the deepest section.
-    """
-    section: tuple[str, ...] = ()
-    best, depth = None, -1
-    for index, line in enumerate(text.splitlines(), start=1):
-        header = re.fullmatch(r"\s*\[+\s*([^\]]+?)\s*\]+\s*(#.*)?", line)
-        if header is not None:
-            section = tuple(part.strip().strip("\"'") for part in header.group(1).split("."))
-            here: tuple[str, ...] = section
-        else:
-            key = re.match(r"\s*([A-Za-z0-9_.\"'-]+)\s*=", line)
-            if key is None:
-                continue
-            here = (*section, *(part.strip("\"'") for part in key.group(1).split(".")))
-        if here == tuple(path[: len(here)]) and len(here) > depth:
-            best, depth = index, len(here)
-    return best

@@ -298,7 +298,8 @@ def test_more_requests_in_the_replays_than_in_the_trace_is_an_error() -> None:
 
 def test_a_dearer_pool_turns_pays_into_pays_only_if() -> None:
     fleet = make_fleet()
-    dear = replace(fleet, dram_usd_per_gb=fleet.dram_usd_per_gb.given(700.0, source="fleet.toml"))
+    dram = fleet.prices["dram_usd_per_gb"].given(700.0, source="fleet.toml")
+    dear = replace(fleet, prices=fleet.prices.with_stated(dram))
     verdict = build_audit(make_input(fleet=dear)).verdict
     # 4 398 GB x $700 / 48 months = $64 138, inside the interval of the saving.
     assert verdict.outcome == "pays_only_if"

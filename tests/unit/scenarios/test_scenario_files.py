@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from kvtrace.cost.fleet import default_fleet
+from kvtrace.cost.toml_lines import line_of
 from kvtrace.errors import UsageError
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.engines import find_engine
 from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, Scenario, StageSpec, TierSpec
 from kvtrace.scenarios.build import build_scenario, hardware_of
-from kvtrace.scenarios.document import OPTIONS, line_of, load_scenario, shipped_scenarios
+from kvtrace.scenarios.document import OPTIONS, load_scenario, shipped_scenarios
 from kvtrace.scenarios.plan import LINK_KEYS, SCENARIO_KEYS, TIER_KEYS, TOP_KEYS, read_plan
 from kvtrace.scenarios.topology import wire
 from kvtrace.units import GIB

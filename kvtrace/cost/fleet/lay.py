@@ -1,0 +1,204 @@
+"""What a fleet file states, laid over a fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+from kvtrace.cost.evidence import Constant, EvidenceKind
+from kvtrace.cost.fleet.answer import Answer
+from kvtrace.cost.fleet.fleet import Fleet, Parallel
+from kvtrace.cost.fleet.prices import NIC_PRICES, price_names
+from kvtrace.cost.fleet.values import Stated
+from kvtrace.cost.slo_target import SloTarget
+
+_OF_FLEET: Final = {
+    "pool.nodes": "pool_nodes",
+    "pool.dram": "pool_dram_bytes",
+    "pool.ports_per_node": "pool_nics_per_node",
+    "pool.port_usable_rate": "pool_nic_bytes_per_s",
+    "pool.dram_rate": "pool_dram_bytes_per_s",
+    "network.usable_rate": "node_network_bytes_per_s",
+    "instances.dram_free": "dram_idle_bytes_per_instance",
+    "instances.nvme_free": "nvme_free_bytes_per_instance",
+    "releases.days_between": "release_days",
+    "redundancy.spare_instances": "spare_instances",
+    "redundancy.spare_pool_nodes": "spare_pool_nodes",
+    "prices.gpu_usd_per_hour": "gpu_usd_per_hour",
+}
+_OF_NETWORK: Final = {
+    "network.compute_ports": "compute_ports",
+    "network.compute_port_rate": "compute_port_bytes_per_s",
+    "network.compute_kv_share": "compute_kv_share",
+    "network.storage_ports": "storage_ports",
+    "network.storage_port_rate": "storage_port_bytes_per_s",
+    "network.storage_kv_share": "storage_kv_share",
+}
+_PER_NODE: Final = {
+    "gpu_nodes.dram_free": "dram_idle_bytes_per_instance",
+    "gpu_nodes.nvme_free": "nvme_free_bytes_per_instance",
+}
+_TOKENS: Final = 1_000
+T = TypeVar("T", bound=str | bool)
+
+
+def lay_over(base: Fleet, stated: Mapping[str, Stated], path: Path) -> Fleet:
+    """`base` with what is stated, each number and answer with who stands behind it."""
+    fleet = replace(
+        base,
+        instances=_whole(stated, "instances.count") or base.instances,
+        gpus_per_node=_whole(stated, "gpu_nodes.gpus") or base.gpus_per_node,
+        parallel=Parallel(
+            **{name: _whole(stated, f"instances.{name}") for name in ("tp", "pp", "dp", "ep")}
+        ),
+        slo=_slo(stated),
+        peak_factor=_peak_factor(stated, path),
+    )
+    fleet = _nodes(fleet, stated, path)
+    fleet = _with_network(fleet, stated, path)
+    for key, field in _OF_FLEET.items():
+        if key in stated:
+            fleet = _set(fleet, field, _given(getattr(fleet, field), stated[key], path))
+    return _with_prices(_with_port(_with_answers(fleet, stated, path), stated, path), stated, path)
+
+
+def _set(fleet: Fleet, field: str, constant: Constant) -> Fleet:
+    changes: dict[str, Any] = {field: constant}
+    return replace(fleet, **changes)
+
+
+def _whole(stated: Mapping[str, Stated], key: str) -> int | None:
+    return None if key not in stated else int(stated[key].amount)
+
+
+def _given(base: Constant, stated: Stated, path: Path) -> Constant:
+    """As stated; a line that nobody confirmed stays an estimate, with the range of its base."""
+    kind, source = _evidence(stated, path)
+    given = replace(base.given(stated.amount, source=source), kind=kind, as_of="")
+    if stated.low is not None or stated.high is not None:
+        return replace(given, low=stated.low, high=stated.high)
+    is_inside = (base.low or 0.0) <= given.value and (base.high is None or base.high >= given.value)
+    if kind == "assumed" and is_inside:
+        return replace(given, low=base.low, high=base.high)
+    return given
+
+
+def _evidence(stated: Stated, path: Path) -> tuple[EvidenceKind, str]:
+    if stated.standing == "unconfirmed":
+        return "assumed", f"{path.name}, marked unconfirmed there"
+    if stated.standing == "logs":
+        return "given", f"logs, by {path.name}"
+    return "given", path.name
+
+
+def _nodes(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Fleet:
+    """Room that is stated for a node is the instance's by its part of the GPUs."""
+    part = fleet.gpus_per_instance / fleet.gpus_per_node
+    for key, field in _PER_NODE.items():
+        if key in stated:
+            base = getattr(fleet, field).scaled(1.0 / part)
+            fleet = _set(fleet, field, _given(base, stated[key], path).scaled(part))
+    return fleet
+
+
+def _with_network(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Fleet:
+    """Ports and shares as stated; the usable rate goes with the line rate that KV may use."""
+    network = fleet.network
+    changes = {
+        field: _given(getattr(network, field), stated[key], path)
+        for key, field in _OF_NETWORK.items()
+        if key in stated
+    }
+    changed = replace(network, **changes)  # type: ignore[arg-type]
+    built = _answer(network.is_built, stated.get("network.is_built"), path)
+    changed = replace(changed, is_built=built)
+    rate = fleet.node_network_bytes_per_s
+    compute = [key for key in _OF_NETWORK if "compute" in key and key in stated]
+    if compute:
+        kind, source = _evidence(stated[compute[0]], path)
+        factor = changed.compute_bytes_per_s / network.compute_bytes_per_s
+        rate = replace(rate.scaled(factor), kind=kind, source=f"from the ports of {source}")
+    return replace(fleet, network=changed, node_network_bytes_per_s=rate)
+
+
+def _with_answers(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Fleet:
+    until = stated.get("gpu_contract.until")
+    contract = replace(
+        fleet.contract,
+        kind=_answer(fleet.contract.kind, stated.get("gpu_contract.kind"), path),
+        until=until.value if until and isinstance(until.value, date) else fleet.contract.until,
+    )
+    sharing = _answer(fleet.sharing, stated.get("tenants.sharing"), path)
+    return replace(fleet, contract=contract, sharing=sharing)
+
+
+def _answer(base: Answer[T], stated: Stated | None, path: Path) -> Answer[T]:
+    if stated is None:
+        return base
+    kind, source = _evidence(stated, path)
+    return base.given(cast("T", stated.value), kind=kind, source=source)
+
+
+def _with_port(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Fleet:
+    """The line rate of a pool port sets its usable rate, unless that is stated, and its price."""
+    line, usable = stated.get("pool.port_rate"), stated.get("pool.port_usable_rate")
+    if line is None:
+        if usable is None:
+            return fleet
+        return replace(fleet, pool_port_line_bytes_per_s=usable.amount)
+    changed = replace(fleet, pool_port_line_bytes_per_s=line.amount)
+    if usable is not None:
+        return changed
+    kind, source = _evidence(line, path)
+    base = fleet.pool_nic_bytes_per_s
+    scaled = base.scaled(line.amount / fleet.pool_port_line_bytes_per_s)
+    rate = replace(scaled, kind=kind, source=f"from the line rate of {source}")
+    return replace(changed, pool_nic_bytes_per_s=rate)
+
+
+def _with_prices(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Fleet:
+    prices = fleet.prices
+    for name in price_names():
+        key = f"prices.{name}"
+        if key in stated:
+            prices = prices.with_stated(_given(prices[name], stated[key], path))
+        elif name in NIC_PRICES and "prices.nic_usd_per_port" in stated:
+            of_any = stated["prices.nic_usd_per_port"]
+            prices = prices.with_stated(_given(prices[name], of_any, path))
+    return replace(fleet, prices=prices)
+
+
+def _slo(stated: Mapping[str, Stated]) -> SloTarget:
+    def seconds(name: str) -> float | None:
+        found = stated.get(f"slo.{name}")
+        return None if found is None else found.amount
+
+    slope, share = seconds("ttft_per_1k_tokens"), stated.get("slo.share")
+    target = SloTarget(
+        ttft_s=seconds("ttft"),
+        ttft_s_per_token=(slope or 0.0) / _TOKENS,
+        tpot_s=seconds("tpot"),
+        e2e_s=seconds("e2e"),
+    )
+    return target if share is None else replace(target, share=share.amount)
+
+
+def _peak_factor(stated: Mapping[str, Stated], path: Path) -> Constant | None:
+    found = stated.get("load.peak_factor")
+    if found is None:
+        return None
+    kind, source = _evidence(found, path)
+    return Constant(
+        id="fleet.peak_factor",
+        title="busiest hour of a busy day over that of the log",
+        value=found.amount,
+        unit="ratio",
+        low=found.low,
+        high=found.high,
+        kind=kind,
+        source=source,
+        as_of="",
+    )
