@@ -52,7 +52,7 @@ def level_of(deployment: Deployment, fleet: Fleet, block_tokens: int) -> Level:
     """
     own = deployment.kv_bytes_per_token * block_tokens
     return Level(
-        hbm_blocks=blocks_of_bytes(deployment.hbm_cache_bytes, own),
+        hbm_blocks=blocks_of_bytes(deployment.group_cache_bytes, own),
         dram_blocks=blocks_of_bytes(fleet.dram_idle_bytes_per_instance.value, own),
         pool_blocks=blocks_of_bytes(
             fleet.pool_dram_bytes.value, block_bytes(deployment, block_tokens)

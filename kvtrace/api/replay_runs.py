@@ -67,7 +67,10 @@ def _ready(bench: Bench, case: Case, plan: Plan, load: Load) -> Ready:
     if "seed" not in plan.fields:
         scenario = replace(scenario, seed=settings.integer("seed") or 0)
     room = scenario.hbm_capacity_bytes / scenario.kv_bytes_per_token
-    return Ready(case, plan, setup, scenario, plan.load.changed(load), room)
+    asked = plan.load.changed(load)
+    if scenario.keeps_generated:
+        asked = replace(asked, by_conversation=True)
+    return Ready(case, plan, setup, scenario, asked, room)
 
 
 def _setup(bench: Bench, plan: Plan) -> tuple[Settings, Setup]:
@@ -107,8 +110,8 @@ def load_all(bench: Bench, ready: Sequence[Ready]) -> dict[Load, Loaded]:
     loads: dict[Load, Loaded] = {}
     for one in ready:
         if one.load not in loads:
-            follows = one.load.thin != 1 or one.load.growth != 1 or one.load.closed_loop
-            whole = by_conversation(bench.whole, bench.dataset) if follows else bench.whole
+            is_followed = one.load.follows_sessions
+            whole = by_conversation(bench.whole, bench.dataset) if is_followed else bench.whole
             e2e_s = logged_e2e_s(whole, bench.dataset) if one.load.closed_loop else None
             loads[one.load] = apply_load(
                 whole, one.load, max_tokens=room, is_full=is_full, seed=bench.seed, e2e_s=e2e_s

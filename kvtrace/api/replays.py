@@ -66,7 +66,7 @@ class Replays:
 
 def accepted(trace: RequestTrace, deployment: Deployment) -> tuple[RequestTrace, int]:
     """The requests that an instance can hold, and how many it would refuse."""
-    return within_limit(trace, deployment.hbm_cache_bytes / deployment.kv_bytes_per_token)
+    return within_limit(trace, deployment.group_cache_bytes / deployment.kv_bytes_per_token)
 
 
 def choose_window(

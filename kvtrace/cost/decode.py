@@ -25,8 +25,9 @@ class DecodeModel:
     Formula: fixed + max(head + dense weights read, 2 P_dense batch / (tp peak eff)) + experts
         + KV read + exchange
     Of experts a batch reads those that it touches (`ExpertTimes`). `batch` is that of one group of
-    data-parallel attention, each with as many.
-    Assumes: no prefill shares the step.
+    data-parallel attention, each with as many. A pipeline of S stages works on S parts of the batch
+    at once, so that a token takes one pass of a batch / S through all stages.
+    Assumes: no prefill shares the step; the parts of a batch are equal.
     """
 
     fixed_s: float
@@ -43,12 +44,21 @@ class DecodeModel:
     state_s: float
     """Reading and writing the recurrent state of one sequence."""
     evidence: tuple[Constant, ...]
+    stages: int = 1
+    """Of the pipeline."""
 
     def step_s(self, batch: float, context_tokens: float) -> float:
-        """Seconds of one step of `batch` sequences that hold `context_tokens` of KV in all."""
+        """Seconds of one token of each of `batch` sequences, `context_tokens` of KV in all."""
         if batch <= 0:
             return 0.0
+        if self.stages > 1:
+            part = self.part_of(batch)
+            return self.weights_s(part) + self.kv_s(part, context_tokens * part / batch)
         return self.weights_s(batch) + self.kv_s(batch, context_tokens)
+
+    def part_of(self, batch: float) -> float:
+        """Sequences of a batch that pass the stages together: batch / S, at least one."""
+        return max(batch / self.stages, min(batch, 1.0))
 
     def weights_s(self, batch: float) -> float:
         """Seconds of one step without its KV: overhead, and weights or compute."""
@@ -116,6 +126,7 @@ def build_decode(
         ),
         state_s=2.0 * llm.state_bytes / (rate * kv.value),
         evidence=tuple(used),
+        stages=layout.pp,
     )
 
 

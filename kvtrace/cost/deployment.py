@@ -265,6 +265,11 @@ class Deployment:
             )
         return left
 
+    @property
+    def group_cache_bytes(self) -> float:
+        """HBM for KV of one group of data-parallel attention, which routes and caches by itself."""
+        return self.hbm_cache_bytes / self.dp
+
     def _hbm_evidence(self) -> list[Constant]:
         """What the HBM for KV follows from."""
         is_measured = self.measured_kv_tokens is not None

@@ -23,6 +23,8 @@ class StepModel:
                  once (fixed overhead, saturation) only where a request starts in the step
         least  = s (decode step of b sequences, at least one, without KV)
         step   = max(tokens, least) + attention + s (KV read of the b sequences)
+    In a pipeline b is the part of the batch that passes its stages together, and the seconds are
+    those of the way through all stages.
     A single step of N < balance tokens, where memory is the limit, costs no more than the chord
     from `least` at 0 to `tokens` at the balance: one token after a long hit rides a decode step.
     So a lone prefill of at least the balance takes `prefill_s(new, cached)`, whatever its chunks.
@@ -46,8 +48,9 @@ class StepModel:
         if new_tokens <= 0:
             return work_s
         prefill = self.prefill
-        riding = steps * batch
-        least = steps * self.decode.weights_s(batch or 1)
+        part = self.decode.part_of(batch) if self.decode.stages > 1 else batch
+        riding = steps * part
+        least = steps * self.decode.weights_s(part or 1)
         tokens = prefill.tokens_s(new_tokens + riding, is_start=is_start, steps=steps)
         if steps == 1 and new_tokens < (balance := prefill.balance_tokens):
             top = prefill.tokens_s(balance + riding)

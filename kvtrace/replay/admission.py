@@ -109,5 +109,21 @@ class Admission:
             self.preemptor.take(instance)
             self.preemptor.leave(request, instance)
         lo, held = self._offset[request], requests.held[request]
-        instance.hbm.let_go(self._atoms, lo, held, requests.private[request])
+        room = requests.private[request]
+        if requests.table.generates(request):
+            self._keep_generated(request, instance, room)
+            room = 0
+        instance.hbm.let_go(self._atoms, lo, held, room)
         instance.holders -= 1
+
+    def _keep_generated(self, request: int, instance: Instance, room: int) -> None:
+        """The full blocks of its output stay, in the room that it held; they go before its prompt.
+
+        A block counts once, however many requests generate it.
+        """
+        made = self._requests.count + request
+        lo, end = self._offset[made], self._offset[made + 1]
+        hbm = instance.hbm
+        hbm.reserved -= room
+        hbm.fill(self._atoms, lo, lo, end)
+        hbm.let_go(self._atoms, lo, end, 0)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kvtrace.replay.generated import GeneratedRuns
 from kvtrace.schema.arrays import IntArray, RequestTrace
 
 Victim = tuple[int, int, int]
@@ -26,12 +27,19 @@ class AtomTable:
     """The atoms of a trace and which requests touch them; lists, for the hot loop."""
 
     offset: list[int]
-    """(requests + 1,) atoms of request i are atoms[offset[i] : offset[i + 1]], head first."""
+    """(requests + 1,) atoms of request i are atoms[offset[i] : offset[i + 1]], head first. Where
+    generated blocks are kept there are as many entries more: request i + requests then stands for
+    what request i generates."""
     atoms: list[int]
     blocks: list[int]
     """(distinct atoms,) blocks of each atom."""
     request_blocks: list[int]
     """(requests,) blocks of each request, a partial last block included."""
+
+    def generates(self, request: int) -> bool:
+        """Whether blocks of its output have ids."""
+        made = len(self.request_blocks) + request
+        return made + 1 < len(self.offset) and self.offset[made] < self.offset[made + 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +58,77 @@ def build_atoms(trace: RequestTrace, first: int = 0) -> AtomTable:
     return split_atoms(trace, first)[1]
 
 
-def split_atoms(trace: RequestTrace, first: int) -> tuple[AtomHistory, AtomTable]:
+def split_atoms(
+    trace: RequestTrace, first: int, generated: GeneratedRuns | None = None
+) -> tuple[AtomHistory, AtomTable]:
     """Cut the runs of every request at all run boundaries of the trace: before `first`, and after.
 
+    With `generated` the requests of the history touch what they generated, too.
     Formula: boundaries = {start, start + blocks of every run}; an atom spans two of them.
     """
-    offset, atoms, edges = atom_arrays(trace)
+    if generated is None:
+        offset, atoms, edges = atom_arrays(trace)
+        made_offset, made = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    else:
+        ends = generated.start + generated.blocks
+        is_any = generated.blocks > 0
+        offset, atoms, edges = atom_arrays(trace, (generated.start[is_any], ends[is_any]))
+        lo = np.searchsorted(edges, generated.start)
+        counts = np.where(is_any, np.searchsorted(edges, ends) - lo, 0)
+        made_offset, made = _spread(lo, counts)
     weight = np.diff(edges)
     cut = int(offset[first])
+    kept = offset[first:] - cut
+    if generated is not None:
+        kept = np.concatenate((kept, kept[-1] + made_offset[first + 1 :] - made_offset[first]))
     table = AtomTable(
-        offset=(offset[first:] - cut).tolist(),
-        atoms=atoms[cut:].tolist(),
+        offset=kept.tolist(),
+        atoms=[*atoms[cut:].tolist(), *made[made_offset[first] :].tolist()]
+        if generated is not None
+        else atoms[cut:].tolist(),
         blocks=weight.tolist(),
         request_blocks=trace.blocks_per_request()[first:].tolist(),
     )
-    return AtomHistory(offset[: first + 1], atoms[:cut], weight), table
+    history = AtomHistory(offset[: first + 1], atoms[:cut], weight)
+    if generated is not None and first:
+        history = _with_generated(history, made_offset[: first + 1], made)
+    return history, table
 
 
-def atom_arrays(trace: RequestTrace) -> tuple[IntArray, IntArray, IntArray]:
-    """(offset, atoms, edges): atoms per request; first block id of each atom, and the end."""
-    start = trace.run_start.astype(np.int64)
-    end = start + trace.run_blocks.astype(np.int64)
-    edges = np.unique(np.concatenate((start, end)))
-    first = np.searchsorted(edges, start)
-    counts = np.searchsorted(edges, end) - first
+def _with_generated(history: AtomHistory, offset: IntArray, made: IntArray) -> AtomHistory:
+    """Every request of the history with what it generated behind its prompt."""
+    size = np.diff(history.offset) + np.diff(offset)
+    total = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(size)))
+    atoms = np.zeros(int(total[-1]), dtype=np.int64)
+    for source, start, behind in (
+        (history.atoms, history.offset, np.zeros(len(size), dtype=np.int64)),
+        (made[: offset[-1]], offset, np.diff(history.offset)),
+    ):
+        count = np.diff(start)
+        within = np.arange(int(start[-1]), dtype=np.int64) - np.repeat(start[:-1], count)
+        atoms[np.repeat(total[:-1] + behind, count) + within] = source
+    return AtomHistory(total, atoms, history.weight)
+
+
+def _spread(first: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    """(offsets, first .. first + counts of every row, one after the other)."""
     total = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
     within = np.arange(int(total[-1]), dtype=np.int64) - np.repeat(total[:-1], counts)
-    atoms = np.repeat(first, counts) + within
+    return total, np.repeat(first, counts) + within
+
+
+def atom_arrays(
+    trace: RequestTrace, cuts: tuple[IntArray, ...] = ()
+) -> tuple[IntArray, IntArray, IntArray]:
+    """(offset, atoms, edges): atoms per request; first block id of each atom, and the end.
+
+    `cuts`: further ids where an atom has to begin.
+    """
+    start = trace.run_start.astype(np.int64)
+    end = start + trace.run_blocks.astype(np.int64)
+    edges = np.unique(np.concatenate((start, end, *cuts)))
+    first = np.searchsorted(edges, start)
+    total, atoms = _spread(first, np.searchsorted(edges, end) - first)
     return total[trace.run_offset.astype(np.int64)], atoms, edges
 
 

@@ -1,7 +1,9 @@
 """How engines and their KV stores keep, find and load blocks, each at the version it was read at.
 
-A preset changes what an engine decides (match units, write moments, admission, eviction, loads);
-tiers, capacities, links and latencies stay those of the scenario.
+A preset changes what an engine decides (match units, write moments, admission, eviction, loads,
+whether blocks of generated tokens stay); tiers, capacities, links and latencies stay those of the
+scenario. All of these engines keep full blocks of outputs in HBM; a store is taken to get them only
+where its source says so.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ ENGINES: Final = (
         "vllm",
         "0.33",
         16,
-        {"kv_admission": "as_needed", "kv_block_tokens": 16, "decode_in_chunk": True},
+        {"kv_admission": "as_needed", "kv_block_tokens": 16, "decode_in_chunk": True}
+        | {"keeps_generated": True},
         source="vLLM v1 scheduler and block pool: LRU free queue, tails first; preemption by "
         "recompute",
     ),
@@ -49,7 +52,7 @@ ENGINES: Final = (
         "0.26",
         16,
         {"kv_admission": "as_needed", "kv_block_tokens": 16, "decode_in_chunk": True}
-        | {"prefetch": "off", "load_mode": "async"},
+        | {"prefetch": "off", "load_mode": "async", "keeps_generated": True},
         host={"policy": "lru", "match_tokens": 16, "admission_uses": 1, "holds_hbm": True},
         source="docs.vllm.ai v0.26.0, vllm.v1.kv_offload.cpu.manager: cache_policy lru (or arc), "
         "store_threshold 1; the offloading connector asks when it schedules and frees a request's "
@@ -60,12 +63,13 @@ ENGINES: Final = (
         "0.5.9",
         1,
         {"overlap": "layerwise", "load_decision": "threshold", "load_threshold_tokens": 10}
-        | {"prefetch": "best_effort"},
-        host={"policy": "leaf_lru", "admission_uses": 1},
-        store={"policy": "lru"},
+        | {"prefetch": "best_effort", "keeps_generated": True},
+        host={"policy": "leaf_lru", "admission_uses": 1, "takes_generated": True},
+        store={"policy": "lru", "takes_generated": True},
         source="docs.sglang.io hicache_design and hicache_best_practices: write_through, loads "
         "layer by layer beside the prefill; server_args: storage prefetch policy best_effort; "
-        "hiradix_cache.py: write_through_threshold 1 (2 when selective), load_back_threshold 10",
+        "hiradix_cache.py: write_through_threshold 1 (2 when selective), load_back_threshold 10; a "
+        "finished request's output joins the radix tree, whose nodes are written through",
     ),
     EnginePreset(
         "lmcache",
@@ -73,18 +77,19 @@ ENGINES: Final = (
         16,
         {"load_mode": "sync", "load_decision": "threshold", "load_threshold_tokens": 0}
         | {"prefetch": "off", "kv_admission": "as_needed", "kv_block_tokens": 16}
-        | {"decode_in_chunk": True},
+        | {"decode_in_chunk": True, "keeps_generated": True},
         host={"policy": "lru", "match_tokens": 256},
         disk={"policy": "lru", "match_tokens": 256},
         store={"policy": "lru", "match_tokens": 256},
         source="LMCache configuration: chunk_size 256, cache_policy LRU, save_unfull_chunk false, "
-        "enable_async_loading false, min_retrieve_tokens 0 (pull request 2484)",
+        "enable_async_loading false, min_retrieve_tokens 0 (pull request 2484), save_decode_cache "
+        "false",
     ),
     EnginePreset(
         "mooncake",
         "store 0.3.9",
         16,
-        {"prefetch": "off", "load_mode": "async"},
+        {"prefetch": "off", "load_mode": "async", "keeps_generated": True},
         store={
             "policy": "lru",
             "match_tokens": 16,
@@ -99,7 +104,7 @@ ENGINES: Final = (
         "trtllm",
         "1.4",
         32,
-        {"load_mode": "async", "prefetch": "off"},
+        {"load_mode": "async", "prefetch": "off", "keeps_generated": True},
         host={
             "policy": "leaf_lru",
             "match_tokens": 32,
@@ -113,7 +118,7 @@ ENGINES: Final = (
         "dynamo-kvbm",
         "1.1",
         16,
-        {"load_mode": "async", "prefetch": "off"},
+        {"load_mode": "async", "prefetch": "off", "keeps_generated": True},
         host={"policy": "lru", "match_tokens": 16},
         disk={"policy": "lru", "match_tokens": 16, "admission_uses": 2},
         store={"policy": "lru", "match_tokens": 16},

@@ -20,6 +20,7 @@ def check_layout(scenario: Scenario) -> None:
         *_isolation_faults(scenario),
         *_throttle_faults(scenario),
         *_split_faults(scenario),
+        *_generated_faults(scenario),
     ]
     if faults:
         raise ModelError(
@@ -56,6 +57,17 @@ def _throttle_faults(scenario: Scenario) -> Iterator[str]:
     most = scenario.request_bytes_per_s
     if most is not None and not (isfinite(most) and most > 0):
         yield "what one move may get is no positive rate"
+
+
+def _generated_faults(scenario: Scenario) -> Iterator[str]:
+    if scenario.stages < 1:
+        yield f"{scenario.stages} pipeline stages are less than one"
+    if not scenario.keeps_generated:
+        if any(tier.takes_generated for tier in scenario.tiers):
+            yield "a tier takes generated blocks, which `keeps_generated` does not keep"
+        return
+    if any(tier.takes_generated and tier.holds_hbm for tier in scenario.tiers):
+        yield "a tier that `holds_hbm` holds prompts alone, and takes no generated blocks"
 
 
 def _split_faults(scenario: Scenario) -> Iterator[str]:

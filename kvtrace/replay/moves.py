@@ -161,9 +161,13 @@ class Mover:
         return moved if move.leg == len(move.legs) - 1 else 0.0
 
     def write(self, request: int, tiers: Sequence[Tier], instance: int, now: float) -> None:
-        """Write what the tiers lack of the request's prompt; each writer takes one at a time."""
+        """Write what the tiers lack of the request's prompt; each writer takes one at a time.
+
+        A number behind those of the requests stands for what a request generated (`AtomTable`).
+        """
         for tier in tiers:
-            if self.is_worth is not None and not self.is_worth(request, tier, instance):
+            is_prompt = request < self._requests.count
+            if is_prompt and self.is_worth and not self.is_worth(request, tier, instance):
                 continue
             if tier.holds_hbm:
                 self._hold(request, instance)

@@ -82,7 +82,7 @@ def build_scenarios(
             title=title,
             instances=fleet.instances,
             kv_bytes_per_token=deployment.kv_bytes_per_token,
-            hbm_capacity_bytes=deployment.hbm_cache_bytes / deployment.dp,
+            hbm_capacity_bytes=deployment.group_cache_bytes,
             tiers=tiers,
             links={link.link_id: link for link in links},
             prefill=deployment.prefill,
@@ -92,6 +92,7 @@ def build_scenarios(
             routing=routing,
             prefill_chunk_tokens=prefill_chunk_tokens,
             step=step,
+            stages=deployment.pp,
         )
 
     dram, dram_links = _dram_tier(deployment, fleet)

@@ -127,6 +127,9 @@ class TierSpec:
     inclusion: Inclusion = "inclusive"
     write_moment: WriteMoment = "on_compute"
     """An exclusive tier is written on evict."""
+    takes_generated: bool = False
+    """Written on compute: generated blocks are written when their request ends, too. What is
+    written on evict is whatever is evicted."""
     holds_hbm: bool = False
     """Written on compute: HBM keeps a prompt's blocks until they are written here, as engines do
     that copy straight out of HBM; slow writes then keep requests out."""
@@ -216,11 +219,19 @@ class Scenario:
     overlap: Overlap = "serial"
     layers: int = 1
     """Overlap `layerwise`: layers that load one after the other."""
+    stages: int = 1
+    """Stages of a pipeline (PP), which work on different steps at once: one takes a part of the
+    seconds of `prefill`, `decode` and `step`, which are those of the way through all."""
     load_chunk_tokens: int = 0
     """Overlap `pipelined`: tokens of a chunk; the first one passes the stages one by one."""
     prefetch: Prefetch = "wait"
     reuse: bool = True
     """False: recompute everything (no cache at all)."""
+    keeps_generated: bool = False
+    """True: full blocks of what a request generates stay in HBM when it ends, and in the tiers that
+    `takes_generated`; see `kvtrace.replay.generated` for those that a trace shows. Without effect
+    in the idealised mode, whose bound is that of prompts, and where decode instances generate:
+    no prompt looks into their HBM."""
     idealised: bool = False
     """True: instant insert and no pinning; hit ratios then equal the reuse facts."""
     seed: int = 0

@@ -50,6 +50,7 @@ class Scheduler:
         self._added_s = steps.added_s
         self._chunk = scenario.prefill_chunk_tokens
         self._shares_chunk = scenario.decode_in_chunk
+        self._stages = scenario.stages
         self._admission = Admission(scenario, requests)
         self.admit = self._admission.admit
         self.run_in_hbm = self._admission.run_in_hbm
@@ -64,6 +65,11 @@ class Scheduler:
         self._offset = table.offset
         self._blocks = table.request_blocks
         self.tiers = topology.tiers
+        self._takers = [
+            tier
+            for tier in topology.tiers
+            if tier.spec.takes_generated and tier.spec.write_moment == "on_compute"
+        ]
         self.mover = Mover(topology, requests, agenda, kv_bytes)
         self.chain = Chain(topology, requests, self.mover.net, scenario)
         self.loads = Loads(
@@ -378,6 +384,10 @@ class Scheduler:
             wall_s += steps * decode.step_s()
             instance.steps_per_s = steps / (step.lookup_s + wall_s)
             instance.is_dirty = True
+        if self._stages > 1:
+            # The next step follows through the stages; the last one of this has its way to go.
+            step.drain_s = (wall_s - wall_s / self._stages) / steps
+            extra_s, wall_s = extra_s / self._stages, wall_s / self._stages
         share = extra_s / step.price_s if step.price_s > 0.0 else 0.0
         for request, price_s in step.members:
             requests.gpu_s[request] += share * price_s
@@ -402,9 +412,20 @@ class Scheduler:
         left = self._requests.left
         for request, _ in step.members:
             if not left[request]:
-                self._end_prefill(request, instance, now)
+                if step.drain_s > 0.0:
+                    end = partial(self._end_stages, request, instance)
+                    self._agenda.add(now + step.drain_s, end)
+                else:
+                    self._end_prefill(request, instance, now)
         if self._preemptor is not None:
             self._preemptor.relieve(instance, now)
+        instance.is_dirty = instance.decode.size > 0
+        self.settle(instance, now)
+
+    def _end_stages(self, request: int, instance: Instance, now: float) -> None:
+        """The last step of the prompt has passed the last stage."""
+        instance.decode.serve(now)
+        self._end_prefill(request, instance, now)
         instance.is_dirty = instance.decode.size > 0
         self.settle(instance, now)
 
@@ -475,6 +496,8 @@ class Scheduler:
             self._handoff.end(request, instance, now)
         else:
             self._leave(request, instance)
+            if self._takers and self._requests.table.generates(request):
+                self.mover.write(self._count + request, self._takers, instance.index, now)
 
     def _leave(self, request: int, instance: Instance) -> None:
         """The request gives its HBM on the instance that computed its prompt back."""

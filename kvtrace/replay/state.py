@@ -6,6 +6,7 @@ from math import inf
 
 from kvtrace.replay.blocks import AtomHistory, AtomTable, HbmCache, LruCache, split_atoms
 from kvtrace.replay.decode import DecodeBatch
+from kvtrace.replay.generated import generated_runs
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.topology import blocks_of
 from kvtrace.schema.arrays import RequestTrace
@@ -79,6 +80,7 @@ class Step:
     __slots__ = (
         "chunk",
         "computing",
+        "drain_s",
         "is_start",
         "lookup_s",
         "marked",
@@ -108,6 +110,8 @@ class Step:
         """A prefill begins in it."""
         self.lookup_s = 0.0
         """The step waits so long for the answers of tiers that were asked for its requests."""
+        self.drain_s = 0.0
+        """Seconds from the end of the step in the first stage of a pipeline to that in the last."""
 
 
 class Requests:
@@ -124,13 +128,17 @@ class Requests:
         self.history: AtomHistory | None = None
         """Of the requests before `first`."""
         if scenario.reuse:
-            self.history, self.table = split_atoms(trace, first)
+            is_apart = scenario.idealised or bool(scenario.prefill_instances)
+            is_kept = scenario.keeps_generated and not is_apart
+            generated = generated_runs(trace) if is_kept else None
+            self.history, self.table = split_atoms(trace, first, generated)
         else:
             self.table = _no_atoms(count)
         blocks = self.table.request_blocks
         size = self.block_tokens
         self.pad = [max(0, b * size - p) for b, p in zip(blocks, self.prompt, strict=True)]
-        """Tokens that the partial last block lacks."""
+        """Tokens that the partial last block lacks; nothing of what is generated, which follows."""
+        self.pad += [0] * (len(self.table.offset) - 1 - count)
         made = [0] * count if scenario.prefill_instances else self.output
         self.private = _private(scenario, self.prompt, made, [b * size for b in blocks])
         """Tokens of room for KV that never enters a cache: prompt without block ids, and output (as
@@ -198,11 +206,11 @@ class Requests:
         """Blocks that caches will serve, as far as is known at arrival."""
         self.guess: list[tuple[int, float]] = [(-1, 0.0)] * count
         """(hit tokens, prefill seconds) as estimated at arrival."""
-        self.at: list[int] = self.table.offset[:-1]
+        self.at: list[int] = self.table.offset[:count]
         self.depth = [0] * count
         self.run = [0] * count
         """Blocks of the leading run that the request holds; ends at (at, depth)."""
-        self.held: list[int] = self.table.offset[:-1]
+        self.held: list[int] = self.table.offset[:count]
         """Atoms of the request before this one are pinned by it."""
 
     def hold(self, request: int, run: tuple[int, int, int]) -> None:

@@ -136,6 +136,7 @@ def hit_costs(result: ReplayResult) -> HitCosts:
     is_gain = hits.is_hit & ~is_loss
     is_sync = result.scenario.load_mode == "sync"
     stall_s = (hits.move_s if is_sync else timeline.stall_s)[hits.is_hit]
+    spared_s = fsum(timeline.recompute_hit_s.tolist()) / result.scenario.stages
     return HitCosts(
         hits=int(hits.is_hit.sum()),
         net_negative_hits=int(is_loss.sum()),
@@ -143,7 +144,7 @@ def hit_costs(result: ReplayResult) -> HitCosts:
         moved_bytes=fsum(timeline.moved_bytes.tolist()),
         lost_s=fsum(hits.regret_s[is_loss].tolist()),
         gained_s=fsum((-hits.regret_s[is_gain]).tolist()),
-        gpu_seconds_freed=fsum(timeline.recompute_hit_s.tolist()) - fsum(stall_s.tolist()),
+        gpu_seconds_freed=spared_s - fsum(stall_s.tolist()),
     )
 
 

@@ -35,8 +35,13 @@ class SizedDeployment(Protocol):
         ...
 
     @property
-    def hbm_cache_bytes(self) -> float:
-        """HBM for KV per instance."""
+    def group_cache_bytes(self) -> float:
+        """HBM for KV per instance; a group of data-parallel attention is one."""
+        ...
+
+    @property
+    def pp(self) -> int:
+        """Pipeline stages, which work on different requests at once."""
         ...
 
 
@@ -208,7 +213,7 @@ def size_fleet(
 ) -> int:
     """Instances that serve the busiest hour, recomputing everything, at or below the target.
 
-    Formula: ceil(work / (target · window)), work = Σ prefill_s(prompt, 0) + Σ (output - 1) ·
+    Formula: ceil(work / (target · window)), work = Σ prefill_s(prompt, 0) / pp + Σ (output - 1) ·
     step_s(b, b · context) / b, with b the batch that HBM can hold at the mean context: the cheapest
     decode there is. Window = the busiest hour, or first to last arrival of a shorter trace.
     Requests of more than `max_tokens` (prompt and output), or of more than the HBM of an instance
@@ -225,13 +230,13 @@ def size_fleet(
             f"a target utilisation of {target_utilisation:g} is not in (0, 1]",
             hint="0.7 leaves room for bursts",
         )
-    room_tokens = deployment.hbm_cache_bytes / deployment.kv_bytes_per_token
+    room_tokens = deployment.group_cache_bytes / deployment.kv_bytes_per_token
     limit = room_tokens if max_tokens is None else min(room_tokens, max_tokens)
     peak = peak_window(within_limit(trace, limit)[0])
     window_s = int(peak.arrived_at_ns[-1]) / NS_PER_S if peak.requests else 0.0
     if not peak.has_clock or window_s <= 0:
         return 1
-    work_s = prefill_work_s(peak.prompt_tokens, deployment.prefill)
+    work_s = prefill_work_s(peak.prompt_tokens, deployment.prefill) / deployment.pp
     if peak.output_known:
         work_s += decode_work_s(
             peak.prompt_tokens,

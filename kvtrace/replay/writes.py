@@ -63,8 +63,8 @@ class FineWrites:
         """The blocks of a request that the tier takes: whole match units, where it has such."""
         blocks = self._map.of_request(request)
         unit = tier.spec.match_tokens
-        if unit:
-            requests = self._requests
+        requests = self._requests
+        if unit and request < requests.count:
             del blocks[whole_blocks(requests.prompt[request], unit, requests.block_tokens) :]
         return blocks
 

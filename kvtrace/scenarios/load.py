@@ -35,6 +35,14 @@ class Load:
     """A turn of a session comes its think time after the turn before it has ended."""
     think_s: float | None = None
     """Closed loop: this think time for every turn; null: as logged."""
+    by_conversation: bool = False
+    """Sessions are the conversations that blocks show, where the log names none. So it is with all
+    that follows sessions: thinning, growth, a closed loop, generated blocks that are kept."""
+
+    @property
+    def follows_sessions(self) -> bool:
+        """Whether it matters which requests are turns of one session."""
+        return self.by_conversation or self.thin != 1 or self.growth != 1 or self.closed_loop
 
     def changed(self, other: Load) -> Load:
         """This load, with what `other` states (differs from the default in) instead."""

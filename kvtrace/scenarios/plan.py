@@ -28,7 +28,8 @@ SERVING: Final = ("llm", "hardware", "tp", "instances", "weight_dtype", "kv_dtyp
 LAYOUT: Final = ("pp", "dp", "ep")
 """Keys that say how the ranks of an engine share the LLM, beside `tp`."""
 SCENARIO_KEYS: Final[Mapping[str, Key]] = keys_of(
-    Scenario, ("option_id", "title", "instances", "hbm_capacity_bytes", "kv_bytes_per_token")
+    Scenario,
+    ("option_id", "title", "instances", "hbm_capacity_bytes", "kv_bytes_per_token", "stages"),
 )
 TIER_KEYS: Final = keys_of(TierSpec, ("tier_id", "capacity_bytes"))
 LINK_KEYS: Final = keys_of(LinkSpec, ("link_id",))

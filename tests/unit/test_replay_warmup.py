@@ -161,7 +161,7 @@ def test_broken_lengths_do_not_size_a_fleet() -> None:
     # as in the test of the size: 3 instances; rows that no HBM holds change nothing
     asks = [Ask(50.0 * index, prompt=10_000) for index in range(21)]
     trace = make_trace(asks)
-    roomy = Small(hbm_cache_bytes=1e6)
+    roomy = Small(group_cache_bytes=1e6)
     for column in ("prompt_tokens", "output_tokens"):
         lengths = getattr(trace, column).copy()
         lengths[7] = 10**15
@@ -174,4 +174,4 @@ def test_broken_lengths_do_not_size_a_fleet() -> None:
 
 def test_unlimited_hbm_takes_every_length_into_the_size() -> None:
     asks = [Ask(50.0 * index, prompt=10_000) for index in range(21)]
-    assert size_fleet(make_trace(asks), Small(hbm_cache_bytes=UNLIMITED), 0.7) == 3
+    assert size_fleet(make_trace(asks), Small(group_cache_bytes=UNLIMITED), 0.7) == 3

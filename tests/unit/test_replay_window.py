@@ -123,13 +123,14 @@ class Small:
     prefill: PerToken = field(default_factory=PerToken)
     decode: FlatStep = field(default_factory=FlatStep)
     kv_bytes_per_token: float = 2.0
-    hbm_cache_bytes: float = 2000.0
+    group_cache_bytes: float = 2000.0
+    pp: int = 1
 
 
 def test_a_fleet_is_sized_by_prefill_over_the_busiest_hour() -> None:
     # 1 000 s of window, 21 requests of 100 s prefill each: 2 100 s of work; at 0.7: 2100 / 700 = 3
     asks = [Ask(50.0 * i, prompt=10_000) for i in range(21)]
-    roomy = Small(hbm_cache_bytes=1e6)
+    roomy = Small(group_cache_bytes=1e6)
     assert size_fleet(make_trace(asks), roomy, 0.7) == 3
     assert size_fleet(make_trace(asks), roomy, 0.69) == 4
 

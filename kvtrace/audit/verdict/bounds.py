@@ -46,8 +46,11 @@ def places_in(whole: RequestTrace, part: RequestTrace) -> IntArray | None:
 
 
 def recompute_instance_s(result: ReplayResult) -> float:
-    """Instance-seconds to prefill every prompt with nothing cached."""
-    return math.fsum(result.timeline.recompute_s)
+    """Instance-seconds to prefill every prompt with nothing cached.
+
+    The stages of a pipeline work on different prompts at once.
+    """
+    return math.fsum(result.timeline.recompute_s) / result.scenario.stages
 
 
 def hit_tokens_per_request(result: ReplayResult) -> IntArray:
