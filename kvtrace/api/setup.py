@@ -82,7 +82,7 @@ def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deploymen
         weight_dtype=None if weights.is_default else str(weights.value),
         kv_dtype=None if kv.is_default else str(kv.value),
         provider=str(settings["cost_provider"].value),
-        pp=_rank_count(file, "pp") or 1,
+        pp=_rank_count(file, "pp") or _positive(engine.get("pipeline_parallel")) or 1,
         dp=_rank_count(file, "dp") or 1,
         ep=_rank_count(file, "ep"),
     )
@@ -97,6 +97,11 @@ def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deploymen
     is_as_printed = tp.origin == FROM_LOGS and kv.origin == FROM_LOGS and deployment.dp == 1
     if isinstance(capacity, int) and is_as_printed:
         deployment = replace(deployment, measured_kv_tokens=capacity)
+    deployment = replace(
+        deployment,
+        measured_chunk_tokens=_positive(told.get("prefill_chunk_tokens")),
+        measured_running_requests=_positive(told.get("running_requests")),
+    )
     return deployment, settings.replaced({setting.name: setting for setting in chosen})
 
 
@@ -148,6 +153,10 @@ def _from_file(setting: Setting, file: FleetFile | None, key: str) -> Setting:
 
 def _rank_count(file: FleetFile | None, name: str) -> int | None:
     return None if file is None else file.whole(f"instances.{name}")
+
+
+def _positive(told: object) -> int | None:
+    return told if isinstance(told, int) and told > 0 else None
 
 
 def main_domain(manifest: Manifest) -> int | None:

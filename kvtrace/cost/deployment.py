@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -32,7 +32,7 @@ from kvtrace.cost.providers.pricing import (
     StepPricing,
     build_pricing,
 )
-from kvtrace.cost.step import StepModel
+from kvtrace.cost.step import PREFILL_CHUNK_TOKENS, StepModel
 from kvtrace.cost.transfer import PATH_IDS, Direction, MovePath, build_path
 from kvtrace.errors import ModelError
 from kvtrace.units import format_bytes
@@ -55,6 +55,10 @@ class Deployment:
     kv_dtype: str
     measured_kv_tokens: int | None = None
     """KV capacity of the instance as its engine printed it at start-up; null: computed."""
+    measured_chunk_tokens: int | None = None
+    """Prompt tokens of one engine step, as printed at start-up; null: `PREFILL_CHUNK_TOKENS`."""
+    measured_running_requests: int | None = None
+    """Requests that run at once at most, as printed at start-up; null: as many as HBM holds."""
     efficiencies: EfficiencyTable | None = None
     """What engines reach of the peaks; null: as the hardware has it, else data/efficiency.toml."""
     provider: str = OWN_PROVIDER
@@ -266,6 +270,11 @@ class Deployment:
         return left
 
     @property
+    def prefill_chunk_tokens(self) -> int:
+        """Prompt tokens of one engine step."""
+        return self.measured_chunk_tokens or PREFILL_CHUNK_TOKENS
+
+    @property
     def group_cache_bytes(self) -> float:
         """HBM for KV of one group of data-parallel attention, which routes and caches by itself."""
         return self.hbm_cache_bytes / self.dp
@@ -290,6 +299,37 @@ class Deployment:
             return [room]
         hardware = self.hardware
         return [room, hardware.gpu_memory_utilisation, hardware.activation_reserve_bytes]
+
+    def _scheduler_evidence(self) -> list[Constant]:
+        """What the engine's scheduler takes at a time."""
+        is_printed = self.measured_chunk_tokens is not None
+        chunk = Constant(
+            id="instance.prefill_chunk_tokens",
+            title="prompt tokens of one engine step",
+            value=float(self.prefill_chunk_tokens),
+            unit="tokens",
+            low=None,
+            high=None,
+            kind="measured" if is_printed else "spec",
+            source="start-up log"
+            if is_printed
+            else "vLLM 0.10 and later: default of max_num_batched_tokens on GPUs of 70 GiB",
+            as_of="this run" if is_printed else "2026",
+        )
+        running = self.measured_running_requests
+        if running is None:
+            return [chunk]
+        most = replace(
+            chunk,
+            id="instance.running_requests",
+            title="requests that run at once in an instance, at most",
+            value=float(running),
+            unit="requests",
+            kind="measured",
+            source="start-up log",
+            as_of="this run",
+        )
+        return [chunk, most]
 
     def path(self, path_id: str, *, direction: Direction = "read") -> MovePath:
         """How KV moves between HBM and a tier.
@@ -319,6 +359,7 @@ class Deployment:
             peaks,
             [gpu.hbm_bytes, gpu.hbm_bytes_per_s, *scaleup],
             memory,
+            self._scheduler_evidence(),
             *(path.evidence for path in self.paths),
         ]
         if self.knows_times:

@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
-from kvtrace.cost.step import PREFILL_CHUNK_TOKENS
 from kvtrace.cost.transfer import Hop, MovePath
 from kvtrace.replay.scenario import LinkSpec, LoadDecision, Routing, Scenario, StageSpec, TierSpec
 
@@ -59,7 +58,6 @@ def build_scenarios(
     fleet: Fleet,
     *,
     load_decision: LoadDecision = "always",
-    prefill_chunk_tokens: int = PREFILL_CHUNK_TOKENS,
 ) -> tuple[Scenario, ...]:
     """The options: `recompute`, HBM and idle DRAM by either routing, and three `pool_dram_*`.
 
@@ -90,7 +88,8 @@ def build_scenarios(
             load_decision=load_decision,
             reuse=reuse,
             routing=routing,
-            prefill_chunk_tokens=prefill_chunk_tokens,
+            prefill_chunk_tokens=deployment.prefill_chunk_tokens,
+            running_requests=deployment.measured_running_requests or 0,
             step=step,
             stages=deployment.pp,
         )

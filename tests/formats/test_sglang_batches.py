@@ -102,6 +102,7 @@ def test_start_up_lines_give_facts_and_nothing_private() -> None:
     assert facts["block_size"] == 64
     assert facts["max_model_len"] == 32_768
     assert facts["kv_capacity_tokens"] == 1_000_000
+    assert (facts["prefill_chunk_tokens"], facts["running_requests"]) == (4096, 2048)
     assert (facts["hicache"], facts["hicache_storage_backend"]) == ("on", "mooncake")
     assert facts["prefix_caching"] == "on"
     assert facts["slow_log_threshold_ms"] == 2_000

@@ -103,6 +103,17 @@ def test_the_model_is_that_of_the_run() -> None:
     assert [row.llm for row in reading.requests] == ["acme/small", "acme/large"]
 
 
+def test_the_scheduler_is_as_it_was_started() -> None:
+    # The value that the engine settled on stands in a line of its own; later lines win.
+    facts = read(
+        "vLLM API server version 0.12.0",
+        "non-default args: {'model': 'acme/small', 'max_num_seqs': 128,"
+        " 'max_num_batched_tokens': 4096}",
+        "Chunked prefill is enabled with max_num_batched_tokens=2048.",
+    ).context.engine_facts
+    assert (facts["running_requests"], facts["prefill_chunk_tokens"]) == (128, 2048)
+
+
 def test_the_hit_unit_is_that_of_the_version_in_force() -> None:
     stats = (
         "Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: 5.0"

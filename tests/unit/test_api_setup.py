@@ -10,6 +10,7 @@ import pytest
 from kvtrace.api.setup import check_names, choose_deployment, choose_fleet
 from kvtrace.config import Settings, Value, resolve_settings
 from kvtrace.errors import UsageError
+from kvtrace.replay.presets import build_scenarios
 from kvtrace.schema.manifest import Manifest, SourceEntry, Totals
 
 
@@ -89,6 +90,21 @@ def test_logs_say_what_nobody_stated() -> None:
     assert {chosen[name].origin for name in ("llm", "hardware", "tp", "kv_dtype")} == {"logs"}
     setup = choose_fleet(chosen, deployment, None, told(**LOGGED))
     assert setup.fleet.instances == 3
+
+
+def test_the_scheduler_is_that_of_the_start_up_log() -> None:
+    printed = told(**LOGGED, prefill_chunk_tokens=2048, running_requests=64, pipeline_parallel=2)
+    deployment, _ = choose_deployment(settings(), printed)
+    assert (deployment.prefill_chunk_tokens, deployment.measured_running_requests) == (2048, 64)
+    assert deployment.pp == 2
+    fleet = choose_fleet(settings(instances=1), deployment, None, printed).fleet
+    scenario = build_scenarios(deployment, fleet)[1]
+    assert (scenario.prefill_chunk_tokens, scenario.running_requests) == (2048, 64)
+    assert scenario.stages == 2
+    kinds = {one.id: one.kind for one in deployment.constants()}
+    assert kinds["instance.prefill_chunk_tokens"] == "measured"
+    default, _ = choose_deployment(settings(), told(**LOGGED))
+    assert (default.prefill_chunk_tokens, default.measured_running_requests) == (8192, None)
 
 
 def test_what_is_stated_wins_and_drops_what_the_log_says_of_another_llm() -> None:

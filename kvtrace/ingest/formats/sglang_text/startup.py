@@ -21,7 +21,15 @@ _ALLOCATED = re.compile(
 _LIMITS = re.compile(
     r"max_total_num_tokens=([0-9]{1,15})((?:, [a-z_]{1,40}=-?[\w.]{1,20}(?: GB)?){1,12})"
 )
-_CONTEXT = re.compile(r", context_len=([0-9]{1,10})(?=,|\Z)")
+_RESOLVED: Final = {
+    fact: re.compile(rf", {name}=([0-9]{{1,10}})(?=,|\Z)")
+    for fact, name in (
+        ("max_model_len", "context_len"),
+        ("prefill_chunk_tokens", "chunked_prefill_size"),
+        ("running_requests", "max_running_requests"),
+    )
+}
+"""Arguments as the engine settled them; a negative chunk size (none) is left out."""
 _HOST_POOL = re.compile(
     r"Allocating ([0-9]{1,9}\.[0-9]{2,12}) GB host memory for hierarchical KV cache\."
 )
@@ -44,7 +52,8 @@ _ARGUMENTS: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = tuple(
         ("pipeline_parallel", "count", "pp_size", r"[0-9]{1,6}\b"),
         ("block_size", "count", "page_size", r"[0-9]{1,6}\b"),
         ("max_model_len", "count", "context_length", r"[0-9]{1,10}\b"),
-        ("chunked_prefill_size", "count", "chunked_prefill_size", r"[0-9]{1,8}\b"),
+        ("prefill_chunk_tokens", "count", "chunked_prefill_size", r"[0-9]{1,8}\b"),
+        ("running_requests", "count", "max_running_requests", r"[0-9]{1,9}\b"),
         ("dtype", "text", "dtype", r"\w{1,20}"),
         ("kv_cache_dtype", "text", "kv_cache_dtype", r"\w{1,20}"),
         ("quantization", "text", "quantization", r"\w{1,40}"),
@@ -109,9 +118,10 @@ class EngineFacts:
         match = _LIMITS.fullmatch(message.rstrip()) if len(message) < _MAX_CHARS else None
         if match is None:
             return None
-        context = _CONTEXT.search(match[2])
-        if context is not None:
-            self.facts["max_model_len"] = int(context[1])
+        for fact, pattern in _RESOLVED.items():
+            found = pattern.search(match[2])
+            if found is not None:
+                self.facts[fact] = int(found[1])
         return StartupLine((self._capacity(int(match[1])),))
 
     def _capacity(self, tokens: int) -> Metric:

@@ -10,7 +10,7 @@ from kvtrace.ingest.contract import Metric, ReadContext
 from kvtrace.ingest.modelnames import llm_name
 from kvtrace.units import GIB
 
-_WORDS = re.compile(r"vLLM |LLM engine|args: |KV cache |concurrency|blocks")
+_WORDS = re.compile(r"vLLM |LLM engine|args: |KV cache |concurrency|blocks|Chunked prefill ")
 """One of these is near the start of every message that is read here."""
 _HEAD_CHARS: Final = 140
 _BANNER = re.compile(r"vLLM (?:API server|server) version v?(\d[\w.+-]{0,60})", re.ASCII)
@@ -42,12 +42,19 @@ _CONFIG: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = tuple(
         ("pipeline_parallel", "count", r"\bpipeline_parallel_size'?(?:=|: )(\d{1,6})\b"),
         ("data_parallel", "count", r"\bdata_parallel_size'?(?:=|: )(\d{1,6})\b"),
         ("block_size", "count", r"\bblock_size'?(?:=|: )(\d{1,6})\b"),
+        ("prefill_chunk_tokens", "count", r"\bmax_num_batched_tokens'?(?:=|: )(\d{1,9})\b"),
+        ("running_requests", "count", r"\bmax_num_seqs'?(?:=|: )(\d{1,9})\b"),
         ("max_model_len", "count", r"\b(?:max_seq_len|max_model_len)'?(?:=|: )(\d{1,9})\b"),
         ("dtype", "text", r"\bdtype=(?:torch\.)?'?(\w{1,20})"),
         ("kv_cache_dtype", "text", r"\bkv_cache_dtype'?(?:=|: )'?(\w{1,20})"),
         ("quantization", "text", r"\bquantization'?(?:=|: )'?(\w{1,40})"),
         ("prefix_caching", "switch", r"\benable_prefix_caching'?(?:=|: )(True|False)\b"),
     )
+)
+_CONFIG_HEADS: Final = (
+    "non-default args: ",
+    "args: Namespace(",
+    "Chunked prefill is enabled with ",
 )
 _BLOCK_SIZES: Final = (8, 16, 32, 64, 128)
 _GPU = re.compile(
@@ -120,7 +127,7 @@ class EngineFacts:
         return StartupLine(version=engine[1])
 
     def _config(self, message: str) -> StartupLine | None:
-        if not message.startswith(("non-default args: ", "args: Namespace(")):
+        if not message.startswith(_CONFIG_HEADS):
             return None
         self._take_config(message)
         return StartupLine()
