@@ -24,8 +24,10 @@ from kvtrace.api.setup import (
     choose_deployment,
     choose_fleet,
 )
+from kvtrace.api.sizing_params import sizing_params
 from kvtrace.api.uncached import uncached_prefill_tokens
 from kvtrace.audit.inputs import AuditInput
+from kvtrace.audit.sizing.value import reuse_value
 from kvtrace.audit.tables.carried import is_carried
 from kvtrace.config import Settings
 from kvtrace.cost.deployment import Deployment
@@ -163,7 +165,9 @@ def audit_input(
                 lock=lock,
             )
     watch.start("query")
-    queries = _run_queries(dataset, modelled.setup)
+    span_s = None if whole is None else _span_s(whole)
+    value = reuse_value(whole, modelled.deployment, modelled.setup.fleet)
+    queries = _run_queries(dataset, modelled.setup, sizing_params(value, span_s))
     watch.finish(f"{len(queries)} queries")
     return AuditInput(
         manifest=dataset.manifest,
@@ -184,7 +188,8 @@ def audit_input(
         seed=settings.integer("seed") or 0,
         command=_command(inputs, settings),
         generated_at=_generated_at(),
-        span_s=None if whole is None else _span_s(whole),
+        span_s=span_s,
+        reuse_value=value,
     )
 
 
@@ -223,9 +228,11 @@ def has_data(manifest: Manifest, reads: Sequence[str]) -> bool:
     return any(part.rows for table in reads for part in manifest.tables.get(table, ()))
 
 
-def _run_queries(dataset: Dataset, setup: Setup) -> dict[str, QueryResult]:
+def _run_queries(
+    dataset: Dataset, setup: Setup, sizing: dict[str, Param]
+) -> dict[str, QueryResult]:
     catalog = load_catalog()
-    known = _known_params(dataset.manifest, setup)
+    known = _known_params(dataset.manifest, setup) | sizing
     results = {}
     with dataset.session() as session:
         for name in filter(is_carried, catalog.names()):

@@ -27,6 +27,8 @@ from kvtrace.audit.record import (
     Verdict,
 )
 from kvtrace.audit.reuse_kv import build_kv_part, build_reuse_part
+from kvtrace.audit.sharing.record import SharingScope
+from kvtrace.audit.sharing.scopes import build_scopes
 from kvtrace.audit.slo.check import lookup_slack_s
 from kvtrace.audit.slo.fleets import Fleets, build_fleets
 from kvtrace.audit.tables.carried import build_tables
@@ -75,6 +77,7 @@ class _Basis:
     options: list[Option]
     moves: list[MoveRow]
     links: list[LinkRow]
+    sharing: list[SharingScope]
 
 
 def build_audit(inputs: AuditInput) -> AuditRecord:
@@ -120,6 +123,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         | links_table(basis.links),
         reproduce=_reproduce(inputs),
         replay_window=basis.window,
+        sharing=basis.sharing,
     )
 
 
@@ -160,6 +164,7 @@ def _basis(inputs: AuditInput) -> _Basis:
         options=options,
         moves=_moves(inputs, data),
         links=link_rows(_link_sources(inputs)),
+        sharing=build_scopes(inputs.queries, inputs.reuse_value),
     )
 
 
@@ -176,6 +181,7 @@ def _evidence(inputs: AuditInput, basis: _Basis, prefill: PrefillTime | None) ->
         prefill=prefill,
         moves=basis.moves,
         links=basis.links,
+        sharing=basis.sharing,
     )
 
 

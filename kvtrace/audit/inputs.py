@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 import polars as pl
 
 from kvtrace.audit.record import Cell
+from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.slo.ends import EndFleet
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
@@ -123,6 +124,8 @@ class AuditInput:
     options: tuple[ReplayOption, ...] = ()
     """What was replayed in `replays`, with what each option needs; an option that is absent here is
     priced by its id."""
+    reuse_value: ReuseValue | None = None
+    """What one reused token is worth; null: no reuse, or no price of a prefill."""
 
     @property
     def unconfirmed(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import msgspec
 
 from kvtrace.audit.quantity import OriginState as OriginState
 from kvtrace.audit.quantity import Quantity as Quantity
+from kvtrace.audit.sharing.record import SharingScope
 from kvtrace.schema.manifest import FileEntry, Grade, Note, SourceEntry
 
 AUDIT_SCHEMA_VERSION: Final = 1
@@ -331,3 +332,5 @@ class AuditRecord(msgspec.Struct, kw_only=True):
     reproduce: Reproduce
     replay_window: ReplayWindow | None = None
     """Of all options; null where nothing was replayed."""
+    sharing: list[SharingScope] = []
+    """By who may share a cache, the widest scope first; empty where no request has blocks."""

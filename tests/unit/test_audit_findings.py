@@ -67,7 +67,7 @@ def test_registry_is_complete_and_consistent() -> None:
         assert check.question.endswith("?")
         assert check.action
         assert check.production_check
-        assert check.action_kind in {"move_less", "faster", "nearer", "measure"}
+        assert check.action_kind in {"move_less", "faster", "nearer", "measure", "other"}
         assert check.threshold.source.startswith(("policy: ", "exact: "))
 
 

@@ -18,13 +18,14 @@ from kvtrace.audit.record import (
     Reuse,
     Severity,
 )
+from kvtrace.audit.sharing.record import SharingScope
 from kvtrace.audit.thresholds import Threshold
 from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.replay.scenario import PrefillTime, Scenario
 from kvtrace.units import NS_PER_MS, NS_PER_S, format_seconds
 
 MS_PER_S: Final = NS_PER_S // NS_PER_MS
-ActionKind = Literal["move_less", "faster", "nearer", "measure"]
+ActionKind = Literal["move_less", "faster", "nearer", "measure", "other"]
 Kind = Literal["measured", "modelled", "spec", "fitted", "assumed", "given"]
 
 
@@ -117,6 +118,8 @@ class Evidence:
     """Observed moves of KV beside the cost model."""
     links: Sequence[LinkRow] = ()
     """Modelled bytes of every link beside measured ones."""
+    sharing: Sequence[SharingScope] = ()
+    """Reuse and money by who may share a cache."""
 
     @property
     def replayed_reusable_tokens(self) -> int | None:

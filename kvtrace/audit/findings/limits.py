@@ -158,3 +158,11 @@ HIT_HELP: Final = Threshold(
 CONFOUNDED: Final = Threshold(
     "confounded", 0.3, "", "policy: r² of 0.09, a tenth of the spread of hits goes with the queue"
 )
+TENANTS_ON_ONE_CACHE: Final = Threshold(
+    "tenants_on_one_cache",
+    2,
+    "tenants",
+    "exact: from two on, one can probe the other's prefixes by TTFT. CVE-2025-46570 "
+    "(vllm-project/vllm GHSA-4qjh-9fv9-r85r); arXiv:2411.18191 tells hit from miss at a ROC AUC of "
+    "0.99; NDSS 2025, PromptPeek. Read 2026-11",
+)

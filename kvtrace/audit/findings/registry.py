@@ -8,7 +8,7 @@ from kvtrace.audit.findings.check import Check, Evidence, Hit
 from kvtrace.audit.findings.link_rows import LINKS_TABLE
 from kvtrace.audit.findings.moves import MOVES_TABLE
 from kvtrace.audit.findings.prefill import PREFILL_TABLE
-from kvtrace.audit.findings.rows import caches, data, moves, service
+from kvtrace.audit.findings.rows import caches, data, moves, service, sharing
 from kvtrace.audit.record import Finding
 from kvtrace.audit.window import replayed_on
 
@@ -45,6 +45,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *service.CHECKS,
     *moves.CHECKS,
     *caches.CHECKS,
+    *sharing.CHECKS,
     *data.CHECKS,
 )
 """In the order in which equally severe findings are shown."""

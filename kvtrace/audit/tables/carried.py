@@ -80,6 +80,7 @@ TITLES: Final[Mapping[str, str]] = {
     "sharing/continuation_and_sharing": "Whose blocks are reused (unlimited cache)",
     "sharing/how_known": "How requests are known to go on from earlier ones",
     "sharing/roots": "Prefixes that many conversations begin with",
+    "sharing/scopes": "Reuse by who shares the cache, and what isolation costs (idealised)",
     "sharing/top_prefixes": "Top shared prefixes (unlimited cache)",
     "writes/endurance": "SSD writes a day and life of the drives (idealised)",
     "writes/second_use": "Storing at the first or at the second use (unlimited cache)",

@@ -15,6 +15,7 @@ from kvtrace.report.questions.latency import hits_help, quantiles, tail
 from kvtrace.report.questions.part import SHORT_ROWS, Notice, Part
 from kvtrace.report.questions.policies import policies
 from kvtrace.report.questions.pooling import pooling
+from kvtrace.report.questions.scopes import scopes
 from kvtrace.report.questions.sharing import sharing
 from kvtrace.report.questions.what_if import block_size, generated
 from kvtrace.report.questions.writes import writes
@@ -39,6 +40,7 @@ def reuse_parts(
         how_much(record, texts, drawn),
         capacity(record, texts, drawn),
         sharing(record, texts),
+        scopes(record, texts),
         generated(record, texts),
         block_size(record, texts),
         writes(record, texts),

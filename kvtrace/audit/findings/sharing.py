@@ -1,0 +1,57 @@
+"""Findings on who shares a cache: what one tenant can learn of another by TTFT."""
+
+from __future__ import annotations
+
+from kvtrace.audit.findings.check import Evidence, Hit, known_only, measured
+from kvtrace.audit.findings.limits import TENANTS_ON_ONE_CACHE
+from kvtrace.audit.quantity import Quantity
+from kvtrace.audit.sharing.record import SharingScope
+from kvtrace.audit.sharing.scopes import SCOPES_QUERY
+from kvtrace.audit.verdict.words import percent
+
+
+def shared_cache_leaks_timing(evidence: Evidence) -> Hit | None:
+    """Two tenants and more on caches that do not tell them apart."""
+    scope = next((one for one in evidence.sharing if one.scope == "tenant"), None)
+    if scope is None or (scope.groups or 0) < TENANTS_ON_ONE_CACHE.value:
+        return None
+    lost = scope.lost_tokens or 0
+    return Hit(
+        severity="warning" if lost else "info",
+        confidence="medium",
+        message=_message(scope, lost),
+        evidence=_evidence(scope),
+    )
+
+
+def _message(scope: SharingScope, lost: int) -> str:
+    known = f"{scope.known_requests:,} of {scope.requests:,} requests"
+    if not lost:
+        return (
+            f"{scope.groups:,} tenants (named by {known}) share no token in this trace, so that a "
+            "salt for each costs no reuse; without one, any of them can guess a prefix of another "
+            "and read from its TTFT whether it is cached"
+        )
+    return (
+        f"{scope.groups:,} tenants (named by {known}): {lost:,} reusable tokens "
+        f"({percent(scope.lost_ratio_tokens or 0.0)} of theirs), in "
+        f"{scope.reaching_requests or 0:,} requests, were held only by another tenant's requests "
+        "before. Where caches do not tell tenants apart these hits are faster, which shows one "
+        "tenant by its TTFT what another has sent. A salt for each tenant gives up this reuse"
+        f"{_price(scope.isolation)}"
+    )
+
+
+def _price(isolation: Quantity | None) -> str:
+    if isolation is None or not isinstance(isolation.value, int | float):
+        return "; its price is unknown: no price of a prefill, or a window too short for a month"
+    return f", up to ${isolation.value:,.0f} of GPU time a month (modelled, unlimited cache)"
+
+
+def _evidence(scope: SharingScope) -> tuple[Quantity, ...]:
+    told = known_only(
+        measured("tenants", scope.groups, "tenants", SCOPES_QUERY),
+        measured("cross_tenant_reusable_tokens", scope.lost_tokens, "tokens", SCOPES_QUERY),
+        measured("cross_tenant_requests", scope.reaching_requests, "requests", SCOPES_QUERY),
+    )
+    return told if scope.isolation is None else (*told, scope.isolation)

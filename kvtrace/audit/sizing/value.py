@@ -1,0 +1,67 @@
+"""How the worth of a reused token is worked out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from kvtrace.audit.money.economics import range_of
+from kvtrace.audit.sizing.worth import ReuseValue
+from kvtrace.audit.thresholds import (
+    FLEET_BUSY_SHARE,
+    FLEET_BUSY_SHARE_HIGH,
+    FLEET_BUSY_SHARE_LOW,
+    MIN_SPAN,
+)
+from kvtrace.audit.uncertainty.ranges import Range
+from kvtrace.audit.uncertainty.sensitivity import prefill_factor
+from kvtrace.audit.verdict.bounds import knows_flops, spared_s_per_request
+from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.fleet import Fleet
+from kvtrace.replay.reusable import reusable_tokens
+from kvtrace.schema.arrays import RequestTrace
+from kvtrace.units import HOURS_PER_MONTH, S_PER_HOUR
+
+BUSY_SHARE = Range(FLEET_BUSY_SHARE_LOW.value, FLEET_BUSY_SHARE.value, FLEET_BUSY_SHARE_HIGH.value)
+"""Part of its time for which a fleet is kept busy: a freed second is worth 1 / share of a paid one,
+as in `freed_instances`."""
+
+
+def gpu_usd_per_s(fleet: Fleet) -> Range:
+    """USD of one GPU for one second, paid."""
+    return range_of(fleet.gpu_usd_per_hour).scaled(1.0 / S_PER_HOUR)
+
+
+def reuse_value(
+    trace: RequestTrace | None, deployment: Deployment, fleet: Fleet
+) -> ReuseValue | None:
+    """Worth of the mean reusable token of `trace`; null without reuse or without known FLOPs.
+
+    Formula: Σ (T(n | 0) - T(n - r | r)) x GPUs / Σ r, T(new | cached) the prefill time of one
+    instance, n prompt and r reusable tokens of a request in an unlimited cache; USD: that x price
+    of a GPU-second / busy share.
+    Assumes: hits are like the trace's own reuse in length and depth; moves hold no GPU.
+    """
+    if trace is None or not trace.distinct_blocks or not knows_flops(deployment):
+        return None
+    reusable = np.minimum(reusable_tokens(trace), np.maximum(trace.prompt_tokens - 1, 0))
+    tokens = int(reusable.sum())
+    if tokens == 0:
+        return None
+    nothing = np.zeros_like(reusable)
+    spared = spared_s_per_request(trace, nothing, reusable, deployment.prefill)
+    gpu_s = math.fsum(spared.tolist()) * fleet.gpus_per_instance / tokens
+    each = prefill_factor(deployment).scaled(gpu_s)
+    return ReuseValue(
+        gpu_s_per_token=each,
+        usd_per_token=each * gpu_usd_per_s(fleet) / BUSY_SHARE,
+        reusable_tokens=tokens,
+    )
+
+
+def windows_per_month(span_s: float | None) -> float | None:
+    """How often a trace of this span fits into a month; null where it is too short for one."""
+    if span_s is None or span_s < MIN_SPAN.value:
+        return None
+    return HOURS_PER_MONTH * S_PER_HOUR / span_s

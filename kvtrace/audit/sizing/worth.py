@@ -1,0 +1,32 @@
+"""What one reused token is worth: the GPU time of recomputing it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvtrace.audit.uncertainty.ranges import Range
+from kvtrace.units import GB
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseValue:
+    """The mean reusable token of a trace, at the deployment's prefill and the fleet's GPU price."""
+
+    gpu_s_per_token: Range
+    """GPU-seconds of prefill that one reused token frees; low and high: the GEMM efficiency."""
+    usd_per_token: Range
+    """USD of the paid GPU time that these are worth: an upper bound, as if GPU time could be given
+    back by the second. What a fleet saves in whole instances, only replays show."""
+    reusable_tokens: int
+    """That it is the mean of."""
+
+    def usd_per_gb(self, kv_bytes_per_token: float) -> Range:
+        """USD that one hit on a GB (10^9 bytes) of KV is worth.
+
+        Formula: USD per token x 10^9 / bytes per token.
+        """
+        return self.usd_per_token.scaled(GB / kv_bytes_per_token)
+
+    def gpu_s_per_gb(self, kv_bytes_per_token: float) -> Range:
+        """GPU-seconds that one hit on a GB of KV frees."""
+        return self.gpu_s_per_token.scaled(GB / kv_bytes_per_token)

@@ -1,0 +1,59 @@
+"""What one reused token is worth: GPU-seconds, USD, and how often a trace fits into a month."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kvtrace.audit.sizing.value import reuse_value, windows_per_month
+from kvtrace.audit.sizing.worth import ReuseValue
+from kvtrace.audit.uncertainty.ranges import Range
+from tests.unit.audit_fakes import make_deployment, make_fleet, make_trace
+
+
+def test_a_token_is_worth_the_prefill_that_it_spares() -> None:
+    # Every request but the first reuses 7 000 of 10 000 tokens: the spared prefill of one of them,
+    # on eight GPUs, over 7 000. USD: $3.00 an hour, of a fleet that is busy for 70 %.
+    deployment, fleet = make_deployment(), make_fleet()
+    found = reuse_value(make_trace(), deployment, fleet)
+    assert found is not None
+    prefill = deployment.prefill
+    spared_s = prefill.prefill_s(10_000.0, 0.0) - prefill.prefill_s(3_000.0, 7_000.0)
+    gpu_s = spared_s * 8 / 7_000
+    assert found.reusable_tokens == 7_000 * 1_999
+    assert found.gpu_s_per_token.value == pytest.approx(gpu_s, rel=1e-9)
+    assert found.usd_per_token.value == pytest.approx(gpu_s * 3.0 / 3600 / 0.7, rel=1e-9)
+    assert found.gpu_s_per_token.low < gpu_s < found.gpu_s_per_token.high
+
+
+def test_a_gb_holds_as_many_tokens_as_fit() -> None:
+    # 200 000 bytes a token: 5 000 tokens in 10^9 bytes, at $2e-6 each: one cent a hit.
+    worth = ReuseValue(Range.exact(1e-3), Range.exact(2e-6), 1)
+    assert worth.usd_per_gb(200_000.0).value == pytest.approx(0.01)
+    assert worth.gpu_s_per_gb(200_000.0).value == pytest.approx(5.0)
+
+
+def test_no_reuse_and_no_blocks_have_no_worth() -> None:
+    deployment, fleet = make_deployment(), make_fleet()
+    assert reuse_value(None, deployment, fleet) is None
+    assert reuse_value(make_trace(shared_blocks=0), deployment, fleet) is None
+    assert reuse_value(replace(make_trace(), distinct_blocks=0), deployment, fleet) is None
+
+
+def test_a_dearer_gpu_makes_a_token_worth_more() -> None:
+    deployment, fleet = make_deployment(), make_fleet()
+    dear = replace(fleet, gpu_usd_per_hour=fleet.gpu_usd_per_hour.given(6.0, source="test"))
+    low, high = (reuse_value(make_trace(), deployment, one) for one in (fleet, dear))
+    assert low is not None
+    assert high is not None
+    assert high.usd_per_token.value == pytest.approx(2 * low.usd_per_token.value)
+
+
+@pytest.mark.parametrize(
+    ("span_s", "windows"), [(None, None), (60.0, None), (3_650.0, 720.0), (2_628_000.0, 1.0)]
+)
+def test_a_month_is_730_hours_of_windows_that_are_long_enough(
+    span_s: float | None, windows: float | None
+) -> None:
+    assert windows_per_month(span_s) == windows
