@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kvtrace.api.describequery import QueryDescription
+    from kvtrace.api.gates import GateOutcome, check_gates, judge_gates
     from kvtrace.api.hardware_sheets import HardwareListing, HardwareSheet, hardware
     from kvtrace.api.ledgers import LedgerOutcome, ledger
     from kvtrace.api.llm_sheets import LlmListing, LlmSheet, llm
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kvtrace.api.query_results import QueryTable
     from kvtrace.api.replay_outcomes import ReplayOutcome, SweepOutcome
     from kvtrace.api.replaying import ReplayAsk, replay, sweep
+    from kvtrace.api.reporting import load_audit, render_report, report
     from kvtrace.api.results import (
         Audit,
         FormatListing,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
         describe_formats,
         export,
         ingest,
-        report,
         sniff,
         suggest_mapping,
         synthesise,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Audit",
     "FormatListing",
+    "GateOutcome",
     "HardwareListing",
     "HardwareSheet",
     "IngestOutcome",
@@ -66,6 +68,7 @@ __all__ = [
     "SweepOutcome",
     "Verification",
     "analyze",
+    "check_gates",
     "describe_formats",
     "describe_query",
     "export",
@@ -73,15 +76,18 @@ __all__ = [
     "has_query",
     "ingest",
     "is_dataset",
+    "judge_gates",
     "ledger",
     "list_queries",
     "llm",
+    "load_audit",
     "open_dataset",
     "parse_window",
     "policies",
     "pooling",
     "query",
     "query_index",
+    "render_report",
     "replay",
     "report",
     "show_sql",
@@ -94,6 +100,7 @@ __all__ = [
 
 _NAMES: Final = {
     "describequery": ("QueryDescription",),
+    "gates": ("GateOutcome", "check_gates", "judge_gates"),
     "hardware_sheets": ("HardwareListing", "HardwareSheet", "hardware"),
     "ledgers": ("LedgerOutcome", "ledger"),
     "llm_sheets": ("LlmListing", "LlmSheet", "llm"),
@@ -111,6 +118,7 @@ _NAMES: Final = {
     "query_results": ("QueryTable",),
     "replay_outcomes": ("ReplayOutcome", "SweepOutcome"),
     "replaying": ("ReplayAsk", "replay", "sweep"),
+    "reporting": ("load_audit", "render_report", "report"),
     "results": (
         "Audit",
         "FormatListing",
@@ -123,7 +131,6 @@ _NAMES: Final = {
         "describe_formats",
         "export",
         "ingest",
-        "report",
         "sniff",
         "suggest_mapping",
         "synthesise",

@@ -13,10 +13,10 @@ import numpy as np
 
 from kvtrace.api.calibration_data import by_key, move_times, request_times
 from kvtrace.api.opened import open_dataset, read_earlier, whole_trace, with_earlier
+from kvtrace.api.outputs import write_output
 from kvtrace.api.query_results import to_json
 from kvtrace.api.replay_runs import Bench, Ready, make_ready
 from kvtrace.api.setup import check_names, choose_deployment
-from kvtrace.api.stages import write_output
 from kvtrace.config import Settings, resolve_settings
 from kvtrace.cost.calibration import (
     NAMES,

@@ -32,7 +32,7 @@ from kvtrace.audit.tables.carried import is_carried
 from kvtrace.config import Settings
 from kvtrace.cost.deployment import Deployment
 from kvtrace.duckdb_session import Param
-from kvtrace.errors import InputError, Location, OutputError
+from kvtrace.errors import OutputError
 from kvtrace.exec.progress import Progress
 from kvtrace.ingest.mapping import Mapping, load_mapping
 from kvtrace.ingest.pipeline import fingerprint, ingest_paths
@@ -45,8 +45,7 @@ from kvtrace.reuse.trace import order_requests
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.schema.manifest import SCHEMA_VERSION, Manifest
 from kvtrace.store.dataset import MANIFEST_NAME, Dataset, DatasetWriter, discard_output
-from kvtrace.store.files import write_atomically
-from kvtrace.store.lock import OutputLock, load_or_create_salt, salt_from_text, unwritable
+from kvtrace.store.lock import OutputLock, load_or_create_salt, salt_from_text
 from kvtrace.units import NS_PER_S
 
 Inputs = Sequence[str | Path]
@@ -295,34 +294,3 @@ def _generated_at() -> str | None:
     if not text.isdigit():
         return None
     return datetime.fromtimestamp(int(text), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def write_output(path: Path, data: bytes) -> None:
-    """Write a whole file or nothing.
-
-    Raises:
-        OutputError: the folder cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, data)
-    except OSError as error:
-        raise unwritable(path, error) from error
-
-
-def read_audit(path: Path) -> bytes:
-    """Bytes of an audit.json.
-
-    Raises:
-        InputError: it is absent or unreadable.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            "KVT-A003",
-            "the audit cannot be read",
-            where=Location(str(path)),
-            cause=error.strerror,
-            hint="pass the `audit.json` that `kvtrace analyze` wrote",
-        ) from error

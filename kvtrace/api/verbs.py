@@ -9,6 +9,7 @@ from typing import Final
 
 from kvtrace.api.opened import AUDIT_FILE
 from kvtrace.api.opened import open_dataset as open_dataset
+from kvtrace.api.outputs import write_output
 from kvtrace.api.results import (
     Audit,
     FormatListing,
@@ -16,7 +17,7 @@ from kvtrace.api.results import (
     Sniffed,
 )
 from kvtrace.api.setup import check_names
-from kvtrace.api.stages import Inputs, audit_input, claimed, ingest_into, read_audit, write_output
+from kvtrace.api.stages import Inputs, audit_input, claimed, ingest_into
 from kvtrace.api.synthetic import Synthesised
 from kvtrace.api.synthetic import synthesise as make_synthetic
 from kvtrace.audit import jsonio
@@ -92,22 +93,6 @@ def analyze(
         write_output(folder / REPORT_FILE, render_html(record, lang=lang).encode())
         watch.finish("report.html and audit.json written")
     return audit
-
-
-def report(audit: Path | str, *, output: Path | str | None = None, lang: str = "en") -> Path:
-    """Render the HTML from an audit.json (or the folder that holds one); returns its path.
-
-    Raises:
-        OutputError: the audit cannot be read, or the HTML not be written.
-    """
-    source = Path(audit)
-    if source.is_dir():
-        source = source / AUDIT_FILE
-    target = Path(output) if output is not None else source.with_name(REPORT_FILE)
-    record = jsonio.load(read_audit(source), path=str(source))
-    chosen: Lang = "zh" if lang == "zh" else "en"
-    write_output(target, render_html(record, lang=chosen).encode())
-    return target
 
 
 def describe_formats(name: str | None = None) -> FormatListing:

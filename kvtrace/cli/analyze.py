@@ -5,10 +5,12 @@ from __future__ import annotations
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.gating import FailOn, stop_at_gates
 from kvtrace.cli.progress import make_progress
 
 
 def analyze(
+    context: typer.Context,
     inputs: opt.Inputs,
     output: opt.Output = None,
     llm: opt.Llm = None,
@@ -32,6 +34,7 @@ def analyze(
     salt: opt.Salt = None,
     depth: opt.Depth = None,
     lang: opt.Lang = None,
+    fail_on: FailOn = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -43,34 +46,15 @@ def analyze(
     Examples:
       kvtrace analyze logs/
       kvtrace analyze trace.jsonl.zst --llm Llama-3.1-70B --hardware H100-SXM5 -o reports/chat
+      kvtrace analyze logs/ --fail-on verdict=does_not_pay --fail-on 'net_negative_share>0.2'
     """
     from kvtrace import api
 
-    settings = opt.settings_from(
-        config,
-        llm=llm,
-        hardware=hardware,
-        tp=tp,
-        instances=instances,
-        fleet=fleet,
-        kv_dtype=kv_dtype,
-        weight_dtype=weight_dtype,
-        cost_provider=cost_provider,
-        tz=tz,
-        year=year,
-        block_size=block_size,
-        max_reject_rate=max_reject_rate,
-        allow_inert_pickle=allow_inert_pickle,
-        tokenizer=tokenizer,
-        bytes_per_token=bytes_per_token,
-        hash_prompts=hash_prompts,
-        mapping=mapping,
-        salt=salt,
-        depth=depth,
-        lang=lang,
-    )
-    audit = api.analyze(
-        inputs, output=output, settings=settings, progress=make_progress(quiet=quiet)
-    )
+    gates = fail_on or []
+    api.check_gates(gates)
+    settings = opt.settings_of(context, config)
+    watch = make_progress(quiet=quiet)
+    audit = api.analyze(inputs, output=output, settings=settings, progress=watch)
     screen = audit.first_screen(width=opt.screen_width())
     typer.echo(audit.to_json() if as_json else "\n".join(screen))
+    stop_at_gates(audit, gates)

@@ -89,3 +89,12 @@ def settings_from(config: Path | None, **flags: Value) -> Settings:
     from kvtrace.config import resolve_settings
 
     return resolve_settings(flags, config=config)
+
+
+def settings_of(context: typer.Context, config: Path | None) -> Settings:
+    """Settings of a command whose options carry their names; the other options are its own."""
+    from kvtrace.config import SETTINGS
+
+    names = {spec.name for spec in SETTINGS}
+    flags = {name: value for name, value in context.params.items() if name in names}
+    return settings_from(config, **flags)

@@ -188,7 +188,7 @@ def _mode(mode: Mode | None, as_json: bool, output: Path | None) -> ModeName:
 
 def _write(table: QueryTable, mode: ModeName, output: Path | None) -> None:
     """The result in a file, else on stdout; bytes never go to a terminal."""
-    from kvtrace.api.stages import write_output
+    from kvtrace.api.outputs import write_output
 
     is_stdout = output is None or output == STDOUT
     if mode == "parquet" and (output is None or (is_stdout and sys.stdout.isatty())):

@@ -252,3 +252,21 @@ def test_a_part_whose_bytes_changed_is_never_read(kvtrace: Run, tmp_path: Path) 
     assert again.returncode == 0, again.stderr
     assert "reused" not in again.stderr
     assert kvtrace("query", tmp_path, "reuse/summary").returncode == 0
+
+
+def test_a_failed_gate_is_exit_code_1_and_named_with_its_number(kvtrace: Run, output: Path) -> None:
+    done = kvtrace("report", output, "--to", "json", "--fail-on", "requests>100")
+    assert done.returncode == 1
+    assert "gate failed: requests>100: requests is 1,448 requests" in done.stderr
+    assert json.loads(done.stdout)["schema_version"] == 1
+    passed = kvtrace("report", output, "--to", "adr", "--fail-on", "requests>1448", "-q")
+    assert passed.returncode == 0, passed.stderr
+    assert "(left to a person)" in passed.stdout
+
+
+def test_a_gate_that_does_not_exist_is_refused_before_the_work(
+    kvtrace: Run, tmp_path: Path
+) -> None:
+    done = kvtrace("analyze", SAMPLES, "-o", tmp_path / "out", "--fail-on", "finding:nothing")
+    _assert_error(done, 2)
+    assert not (tmp_path / "out").exists()
