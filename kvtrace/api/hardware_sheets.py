@@ -9,10 +9,12 @@ from typing import Final
 
 from kvtrace.api.query_results import to_json
 from kvtrace.cost.evidence import Constant, price, read_toml
-from kvtrace.cost.hardware import HardwareProfile, Network, gpu_names, list_gpus, load_hardware
-from kvtrace.cost.hardware_file_calibration import CALIBRATED
+from kvtrace.cost.gpus import gpu_names, list_gpus
+from kvtrace.cost.hardware import HardwareProfile, Network
+from kvtrace.cost.hardware_file.calibration import CALIBRATED
 from kvtrace.cost.links import Link, list_links, load_link
 from kvtrace.cost.names import build_index, find_name
+from kvtrace.cost.profiles import load_hardware
 from kvtrace.cost.storage import StorageTier, list_tiers, load_tier
 from kvtrace.cost.walk import collect_constants
 from kvtrace.report.text.table import fitted_table

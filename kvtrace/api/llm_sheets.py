@@ -9,8 +9,9 @@ from typing import Final
 
 from kvtrace.api.query_results import to_json
 from kvtrace.cost.experts import Experts
-from kvtrace.cost.hf_config import from_hf_text
-from kvtrace.cost.llm import LlmShape, list_llms, load_llm
+from kvtrace.cost.hf.config import from_hf_text
+from kvtrace.cost.llm import LlmShape
+from kvtrace.cost.llms import list_llms, load_llm
 from kvtrace.cost.placement import (
     KvPlacement,
     require_block_size,

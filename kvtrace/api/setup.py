@@ -14,8 +14,8 @@ from kvtrace.cost.deployment import Deployment, build_deployment
 from kvtrace.cost.dtypes import normalise_dtype
 from kvtrace.cost.fleet import Fleet, default_fleet, read_fleet_file
 from kvtrace.cost.fleet.file import FleetFile
-from kvtrace.cost.hardware import load_hardware
-from kvtrace.cost.llm import load_llm
+from kvtrace.cost.llms import load_llm
+from kvtrace.cost.profiles import load_hardware
 from kvtrace.errors import UsageError
 from kvtrace.replay.window import size_fleet
 from kvtrace.schema.arrays import RequestTrace

@@ -15,7 +15,7 @@ from kvtrace.audit.thresholds import (
 )
 from kvtrace.cost.evidence import Constant, EvidenceKind
 from kvtrace.cost.fleet import Answer, ContractKind, Sharing
-from kvtrace.cost.hardware_file_calibration import CALIBRATED
+from kvtrace.cost.hardware_file.calibration import CALIBRATED
 
 _UNITS: Final = {"instances": "instances", "tp": "GPUs"}
 _OF_THIS_INSTANCE: Final = "instance."

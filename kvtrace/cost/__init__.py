@@ -13,13 +13,17 @@ if TYPE_CHECKING:
     from kvtrace.cost.deployment import Deployment, build_deployment, default_tp
     from kvtrace.cost.evidence import Constant
     from kvtrace.cost.fleet import Fleet, default_fleet, load_fleet, pool_usd_per_month
-    from kvtrace.cost.hardware import Gpu, HardwareProfile, Link, list_gpus, load_hardware
-    from kvtrace.cost.hf_config import from_hf_config, from_hf_text
+    from kvtrace.cost.gpus import list_gpus
+    from kvtrace.cost.hardware import Gpu, HardwareProfile
+    from kvtrace.cost.hf.config import from_hf_config, from_hf_text
     from kvtrace.cost.interval import Interval
     from kvtrace.cost.ledger import Ledger, LedgerTable, build_ledger, ledger_table
     from kvtrace.cost.ledger_range import LedgerIntervals, ledger_intervals
-    from kvtrace.cost.llm import LlmShape, list_llms, load_llm
+    from kvtrace.cost.links import Link
+    from kvtrace.cost.llm import LlmShape
+    from kvtrace.cost.llms import list_llms, load_llm
     from kvtrace.cost.placement import KvPlacement
+    from kvtrace.cost.profiles import load_hardware
     from kvtrace.cost.split import Split, best_split
     from kvtrace.cost.storage import StorageTier
     from kvtrace.cost.tier_paths import LEDGER_PATHS, find_path
@@ -75,7 +79,7 @@ _HOME: Final = {
     "Ledger": "kvtrace.cost.ledger",
     "LedgerIntervals": "kvtrace.cost.ledger_range",
     "LedgerTable": "kvtrace.cost.ledger",
-    "Link": "kvtrace.cost.hardware",
+    "Link": "kvtrace.cost.links",
     "LlmShape": "kvtrace.cost.llm",
     "MovePath": "kvtrace.cost.transfer",
     "PATH_IDS": "kvtrace.cost.transfer",
@@ -87,15 +91,15 @@ _HOME: Final = {
     "default_fleet": "kvtrace.cost.fleet",
     "default_tp": "kvtrace.cost.deployment",
     "find_path": "kvtrace.cost.tier_paths",
-    "from_hf_config": "kvtrace.cost.hf_config",
-    "from_hf_text": "kvtrace.cost.hf_config",
+    "from_hf_config": "kvtrace.cost.hf.config",
+    "from_hf_text": "kvtrace.cost.hf.config",
     "ledger_intervals": "kvtrace.cost.ledger_range",
     "ledger_table": "kvtrace.cost.ledger",
-    "list_gpus": "kvtrace.cost.hardware",
-    "list_llms": "kvtrace.cost.llm",
+    "list_gpus": "kvtrace.cost.gpus",
+    "list_llms": "kvtrace.cost.llms",
     "load_fleet": "kvtrace.cost.fleet",
-    "load_hardware": "kvtrace.cost.hardware",
-    "load_llm": "kvtrace.cost.llm",
+    "load_hardware": "kvtrace.cost.profiles",
+    "load_llm": "kvtrace.cost.llms",
     "pool_usd_per_month": "kvtrace.cost.fleet",
 }
 

@@ -13,10 +13,11 @@ from kvtrace.cost.dtypes import normalise_dtype, weight_element_bytes
 from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant, EvidenceKind
 from kvtrace.cost.exchange import ACTIVATION_BYTES
-from kvtrace.cost.hardware import Gpu, HardwareProfile, load_hardware
-from kvtrace.cost.hardware_file_calibration import with_llm_told
+from kvtrace.cost.hardware import Gpu, HardwareProfile
+from kvtrace.cost.hardware_file.calibration import with_llm_told
 from kvtrace.cost.layout import Layout, default_ep
-from kvtrace.cost.llm import LlmShape, load_llm
+from kvtrace.cost.llm import LlmShape
+from kvtrace.cost.llms import load_llm
 from kvtrace.cost.placement import (
     KvPlacement,
     require_kv_dtype,
@@ -24,6 +25,7 @@ from kvtrace.cost.placement import (
     require_whole_heads,
 )
 from kvtrace.cost.prefill import PrefillModel, build_prefill
+from kvtrace.cost.profiles import load_hardware
 from kvtrace.cost.providers.pricing import (
     OWN_PROVIDER,
     DecodePricing,

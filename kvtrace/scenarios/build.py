@@ -9,8 +9,9 @@ from typing import Final, cast
 
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet, fleet_of
-from kvtrace.cost.hardware import HardwareProfile, load_hardware
-from kvtrace.cost.hardware_file import profile_of
+from kvtrace.cost.hardware import HardwareProfile
+from kvtrace.cost.hardware_file.read import profile_of
+from kvtrace.cost.profiles import load_hardware
 from kvtrace.replay.engines import with_engine
 from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, Scenario, TierScope, TierSpec

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from kvtrace.cost.hardware import load_link
+from kvtrace.cost.links import load_link
 from kvtrace.cost.validation import Point
 from kvtrace.cost.validation.paths import PathText, parse_path
 from kvtrace.cost.validation.routes import is_pipelined, port_link

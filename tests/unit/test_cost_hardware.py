@@ -13,7 +13,7 @@ import kvtrace.cost
 from kvtrace.cost import list_gpus, load_hardware
 from kvtrace.cost.dtypes import kv_element_bytes, normalise_dtype
 from kvtrace.cost.evidence import Constant, price, read_constant, read_toml
-from kvtrace.cost.hardware import list_links, load_link
+from kvtrace.cost.links import list_links, load_link
 from kvtrace.cost.names import build_index
 from kvtrace.cost.storage import list_tiers, load_tier
 from kvtrace.cost.walk import collect_constants

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvtrace.cost import build_deployment, from_hf_config, load_llm
-from kvtrace.cost.hf_config import from_hf_text
-from kvtrace.cost.llm import KvGroup
+from kvtrace.cost.hf.config import from_hf_text
+from kvtrace.cost.kv_group import KvGroup
 from kvtrace.errors import UsageError
 
 Config = dict[str, object]

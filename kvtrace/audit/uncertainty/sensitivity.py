@@ -20,7 +20,8 @@ from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet
-from kvtrace.cost.hardware import HardwareProfile, Link, Network
+from kvtrace.cost.hardware import HardwareProfile, Network
+from kvtrace.cost.links import Link
 from kvtrace.cost.transfer import MovePath
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from kvtrace.cost.calibration.fit import Fitted
 from kvtrace.cost.calibration.moves import CONTENTION_ID
 from kvtrace.cost.calibration.outcome import Calibration
-from kvtrace.cost.hardware_file_calibration import source_of
+from kvtrace.cost.hardware_file.calibration import source_of
 
 Scalar = str | int | float | bool
 

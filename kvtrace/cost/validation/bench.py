@@ -12,11 +12,13 @@ from kvtrace.cost.decode import DecodeModel, build_decode
 from kvtrace.cost.deployment import Deployment, default_tp
 from kvtrace.cost.dtypes import normalise_dtype
 from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
-from kvtrace.cost.hardware import HardwareProfile, load_hardware
+from kvtrace.cost.hardware import HardwareProfile
 from kvtrace.cost.layout import Layout
-from kvtrace.cost.llm import LlmShape, load_llm
+from kvtrace.cost.llm import LlmShape
+from kvtrace.cost.llms import load_llm
 from kvtrace.cost.placement import require_whole_heads
 from kvtrace.cost.prefill import PrefillModel, build_prefill
+from kvtrace.cost.profiles import load_hardware
 from kvtrace.cost.step import StepModel
 from kvtrace.cost.validation.paths import PathText, parse_path
 from kvtrace.cost.validation.points import Point

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kvtrace.cost.evidence import moves_constant, number, read_toml
-from kvtrace.cost.hardware import HardwareProfile, Link, load_link
+from kvtrace.cost.hardware import HardwareProfile
+from kvtrace.cost.links import Link, load_link
 from kvtrace.cost.validation.paths import PathLink, PathText, Protocol, Tier
 from kvtrace.units import GIB
 

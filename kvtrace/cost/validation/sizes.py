@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from kvtrace.cost.llm import KvGroup
+from kvtrace.cost.kv_group import KvGroup
 from kvtrace.cost.validation.bench import Bench
 from kvtrace.cost.validation.quantities import written_in
 from kvtrace.cost.validation.routes import CannotPredictError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvtrace.cost.hardware import load_hardware, load_link
+from kvtrace.cost.links import load_link
+from kvtrace.cost.profiles import load_hardware
 from kvtrace.cost.validation.paths import PathText, parse_path
 from kvtrace.cost.validation.routes import (
     CannotPredictError,

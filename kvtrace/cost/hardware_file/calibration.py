@@ -23,7 +23,7 @@ from typing import Final
 from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.hardware import HardwareProfile
-from kvtrace.cost.llm import load_llm
+from kvtrace.cost.llms import load_llm
 from kvtrace.cost.toml_reader import TomlReader
 from kvtrace.cost.walk import collect_constants, replaced_constants
 from kvtrace.errors import UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kvtrace.cost.hf_reader import HfConfig
+from kvtrace.cost.hf.reader import HfConfig
 
 _NAMED: Final = ("nvfp4", "mxfp4", "fp8")
 """Formats that a method or algorithm has in its name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kvtrace.cost.hf_reader import HfConfig, hidden_size
+from kvtrace.cost.hf.reader import HfConfig, hidden_size
 
 _STATE_BYTES: Final = {"float32": 4, "bfloat16": 2, "float16": 2}
 _CONV_BYTES: Final = 2

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from kvtrace.cost.hf_layers import Mixer
-from kvtrace.cost.hf_reader import HfConfig, hidden_size
-from kvtrace.cost.llm import KvGroup
+from kvtrace.cost.hf.layers import Mixer
+from kvtrace.cost.hf.reader import HfConfig, hidden_size
+from kvtrace.cost.kv_group import KvGroup
 
 _INDEX_RATIO: Final = 4
 """Compressed layers of this ratio carry an indexer. Source: DeepSeek-V4 configs."""

@@ -60,17 +60,11 @@ from pathlib import Path
 from typing import Final
 
 from kvtrace.cost.evidence import Constant, read_user_toml
-from kvtrace.cost.hardware import (
-    Gpu,
-    HardwareProfile,
-    Link,
-    Network,
-    list_links,
-    load_hardware,
-    load_link,
-)
-from kvtrace.cost.hardware_file_calibration import with_calibration
-from kvtrace.cost.hardware_file_storage import with_storage, with_topology
+from kvtrace.cost.gpus import built_in_hardware
+from kvtrace.cost.hardware import Gpu, HardwareProfile, Network
+from kvtrace.cost.hardware_file.calibration import with_calibration
+from kvtrace.cost.hardware_file.storage import with_storage, with_topology
+from kvtrace.cost.links import Link, list_links, load_link
 from kvtrace.cost.toml_reader import TomlReader
 from kvtrace.units import NS_PER_S, parse_bytes, parse_duration_ns, parse_flops, parse_rate
 
@@ -104,7 +98,7 @@ def profile_of(document: Mapping[str, object], path: Path) -> HardwareProfile:
     gpu_name = document.get("gpu")
     if not isinstance(gpu_name, str):
         raise reader.fault("`gpu` is missing: it names the built-in GPU to start from")
-    profile = load_hardware(gpu_name)
+    profile = built_in_hardware(gpu_name)
     profile = _with_gpu(profile, reader)
     profile = replace(
         profile,

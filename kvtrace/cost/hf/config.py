@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from kvtrace.cost.hf_experts import read_experts
-from kvtrace.cost.hf_groups import read_groups, read_heads
-from kvtrace.cost.hf_layers import Mixer, layer_mixers
-from kvtrace.cost.hf_parameters import count_parameters
-from kvtrace.cost.hf_reader import HfConfig, hidden_size
-from kvtrace.cost.hf_state import read_state_layer
-from kvtrace.cost.hf_weights import read_kv_dtype, read_weight_dtype
-from kvtrace.cost.llm import KvGroup, LlmShape
+from kvtrace.cost.hf.experts import read_experts
+from kvtrace.cost.hf.groups import read_groups, read_heads
+from kvtrace.cost.hf.layers import Mixer, layer_mixers
+from kvtrace.cost.hf.parameters import count_parameters
+from kvtrace.cost.hf.reader import HfConfig, hidden_size
+from kvtrace.cost.hf.state import read_state_layer
+from kvtrace.cost.hf.weights import read_kv_dtype, read_weight_dtype
+from kvtrace.cost.kv_group import KvGroup
+from kvtrace.cost.llm import LlmShape
 from kvtrace.errors import Location, UsageError
 
 _NESTED: Final = ("text_config", "language_config", "llm_config", "thinker_config")

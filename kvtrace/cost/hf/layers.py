@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final, Literal
 
-from kvtrace.cost.hf_reader import HfConfig, layer_count
+from kvtrace.cost.hf.reader import HfConfig, layer_count
 
 Mixer = Literal["full", "window", "recurrent", "none"]
 FeedForward = Literal["dense", "sparse", "none"]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.cost.experts import Experts
-from kvtrace.cost.hf_experts import ffn_matrices, read_experts, shared_width
-from kvtrace.cost.hf_groups import read_heads
-from kvtrace.cost.hf_layers import Mixer, layer_feed_forwards
-from kvtrace.cost.hf_reader import HfConfig, hidden_size
-from kvtrace.cost.hf_state import read_state_layer
+from kvtrace.cost.hf.experts import ffn_matrices, read_experts, shared_width
+from kvtrace.cost.hf.groups import read_heads
+from kvtrace.cost.hf.layers import Mixer, layer_feed_forwards
+from kvtrace.cost.hf.reader import HfConfig, hidden_size
+from kvtrace.cost.hf.state import read_state_layer
 
 _TIED: Final = frozenset({
     "gemma", "gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "gpt2", "falcon",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kvtrace.cost.experts import Experts
-from kvtrace.cost.hf_layers import Mixer, layer_feed_forwards
-from kvtrace.cost.hf_reader import HfConfig, hidden_size
+from kvtrace.cost.hf.layers import Mixer, layer_feed_forwards
+from kvtrace.cost.hf.reader import HfConfig, hidden_size
 
 _UNGATED: Final = frozenset({
     "bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "mpt", "nemotron",

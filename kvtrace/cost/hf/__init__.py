@@ -1,0 +1,1 @@
+"""The shape of an LLM from its Hugging Face `config.json`."""
