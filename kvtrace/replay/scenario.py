@@ -266,3 +266,8 @@ class Scenario:
     backlog_share: float = 0.05
     """A replay whose last arrivals (last quarter of the span) wait longer than this share of the
     span on average did not keep up; see `ReplayResult.is_overloaded`."""
+
+    @property
+    def queues_apart(self) -> bool:
+        """Long prompts have a queue of their own on every instance."""
+        return self.isolation is not None and not self.isolation.long_instances

@@ -56,8 +56,7 @@ class Scheduler:
         self.run_in_hbm = self._admission.run_in_hbm
         self._preemptor = self._admission.preemptor
         self._count = requests.count
-        spec = scenario.isolation
-        self._queues_apart = spec is not None and not spec.long_instances
+        self._queues_apart = scenario.queues_apart
         self.is_ideal = scenario.idealised
         self.is_sync = scenario.load_mode == "sync" and not scenario.idealised
         table = requests.table
@@ -65,11 +64,7 @@ class Scheduler:
         self._offset = table.offset
         self._blocks = table.request_blocks
         self.tiers = topology.tiers
-        self._takers = [
-            tier
-            for tier in topology.tiers
-            if tier.spec.takes_generated and tier.spec.write_moment == "on_compute"
-        ]
+        self._takers = topology.takers
         self.mover = Mover(topology, requests, agenda, kv_bytes)
         self.chain = Chain(topology, requests, self.mover.net, scenario)
         self.loads = Loads(
@@ -99,10 +94,13 @@ class Scheduler:
         ]
         self._connect(topology)
         self._handoff = self._handed_off(scenario, topology) if scenario.prefill_instances else None
-        is_scheduled = scenario.lookup_moment == "on_schedule" and not self.is_sync
-        self._asks_again = is_scheduled and bool(self.tiers) and not self.is_ideal
+        self._asks_again = self._is_asked_twice(scenario)
         self.busy_s = 0.0
         """Seconds in steps with prefill, and of sync loads."""
+
+    def _is_asked_twice(self, scenario: Scenario) -> bool:
+        is_scheduled = scenario.lookup_moment == "on_schedule" and not self.is_sync
+        return is_scheduled and bool(self.tiers) and not self.is_ideal
 
     def _connect(self, topology: Topology) -> None:
         """Let the instances' HBM take part in moves."""
@@ -240,7 +238,7 @@ class Scheduler:
         run = self.run_in_hbm(request, instance)
         if run[2] == self._blocks[request]:
             return _READY if self.admit(request, instance, run) else _BLOCKED
-        if step.members and self._is_computing(self._atoms[run[0]], step):
+        if step.members and step.computes(self._atoms[run[0]], self._requests):
             return _LATER
         if not requests.wants_lookup[request] and not self._is_due_again(request, now):
             return _READY if self.admit(request, instance, run) else _BLOCKED
@@ -262,7 +260,7 @@ class Scheduler:
         run = (requests.at[request], requests.depth[request], requests.run[request])
         if run[2] == self._blocks[request]:
             return _READY
-        if step.members and self._is_computing(self._atoms[run[0]], step):
+        if step.members and step.computes(self._atoms[run[0]], self._requests):
             return _LATER
         if not self._is_due_again(request, now):
             return _READY
@@ -324,15 +322,6 @@ class Scheduler:
         guessed, pure_s = requests.guess[request]
         requests.pure_s[request] = pure_s if guessed == hit else self._prefill_s(new, hit)
         requests.left[request] = new
-
-    def _is_computing(self, atom: int, step: Step) -> bool:
-        """Whether a request of the step computes the atom."""
-        at, offset, atoms = self._requests.at, self._offset, self._atoms
-        while step.marked < len(step.members):
-            request = step.members[step.marked][0]
-            step.computing.update(atoms[at[request] : offset[request + 1]])
-            step.marked += 1
-        return atom in step.computing
 
     def _put(self, request: int, instance: Instance, step: Step) -> None:
         """Give the step what is left of the request's prompt, as far as it fits.

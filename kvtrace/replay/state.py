@@ -113,6 +113,15 @@ class Step:
         self.drain_s = 0.0
         """Seconds from the end of the step in the first stage of a pipeline to that in the last."""
 
+    def computes(self, atom: int, requests: Requests) -> bool:
+        """Whether a request of the step computes the atom."""
+        at, table = requests.at, requests.table
+        while self.marked < len(self.members):
+            request = self.members[self.marked][0]
+            self.computing.update(table.atoms[at[request] : table.offset[request + 1]])
+            self.marked += 1
+        return atom in self.computing
+
 
 class Requests:
     """The requests from `first` on as plain lists, and what is known of each so far."""
@@ -151,7 +160,7 @@ class Requests:
         """Place in queues: by arrival, long prompts behind all others where they queue apart. The
         request is the place modulo the number of requests."""
         spec = scenario.isolation
-        if spec is not None and not spec.long_instances:
+        if spec is not None and scenario.queues_apart:
             most = spec.long_prompt_tokens
             self.place = [i + count * (p > most) for i, p in enumerate(self.prompt)]
         self._start(count)

@@ -90,6 +90,15 @@ class Topology:
     handoffs: Mapping[tuple[int, int], Leg] = field(default_factory=dict)
     """By prefill and decode instance: the way of a prompt's KV."""
 
+    @property
+    def takers(self) -> tuple[Tier, ...]:
+        """The tiers that are written what requests generate."""
+        return tuple(
+            tier
+            for tier in self.tiers
+            if tier.spec.takes_generated and tier.spec.write_moment == "on_compute"
+        )
+
 
 def blocks_of(capacity_bytes: float, block_bytes: float) -> int:
     """Whole blocks that fit; an infinite capacity is a very large one."""
