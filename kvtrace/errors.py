@@ -63,6 +63,10 @@ class KvtraceError(Exception):
         self.cause = cause
         self.hint = hint
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """So that an error of a worker process arrives whole."""
+        return Exception.__new__, (type(self), self.message), self.__dict__
+
     def render(self) -> str:
         """The error as a person reads it: code, sentence, location, cause, hint."""
         lines = [f"error[{self.code}]: {self.message}"]

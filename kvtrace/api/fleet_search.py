@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kvtrace.api.replays import Replays, WindowRuns
@@ -17,6 +17,7 @@ from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.search import smallest_fleet
+from kvtrace.replay.window import WindowedTrace
 from kvtrace.schema.arrays import RequestTrace
 
 MOST_TIMES: Final = 2
@@ -34,7 +35,7 @@ def builder(option_id: str, deployment: Deployment, fleet: Fleet) -> Callable[[i
 
 
 def search_fleets(
-    replays: Replays, deployment: Deployment, fleet: Fleet, watch: Progress
+    replays: Replays, deployment: Deployment, fleet: Fleet, run: WindowRuns, watch: Progress
 ) -> dict[str, int]:
     """By option: the fewest instances whose replayed window keeps the SLO of today's fleet.
 
@@ -46,23 +47,39 @@ def search_fleets(
     reference = by_id.get(TODAY)
     if windowed is None or reference is None:
         return {}
-    window = windowed.window
-    found = {}
+    searches = [
+        _Search(option_id, deployment, fleet, reference, lookup_slack_s(deployment, option_id))
+        for option_id in by_id
+    ]
     watch.start("fleet search")
-    for option_id in by_id:
-        slack_s = lookup_slack_s(deployment, option_id)
-        answer = smallest_fleet(
-            windowed.trace,
-            builder(option_id, deployment, fleet),
-            _keeps_slo_of(reference, window, slack_s),
-            start=fleet.instances,
-            most=MOST_TIMES * fleet.instances,
-            warmup_requests=windowed.first,
-        )
-        if answer is not None:
-            found[option_id] = answer[0]
+    answers = zip(by_id, run.each(_search, searches), strict=True)
+    found = {option_id: least for option_id, least in answers if least is not None}
     watch.finish(f"{len(found)} of {len(by_id)} options keep the SLO at some size")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The fleet of one option that is looked for."""
+
+    option_id: str
+    deployment: Deployment
+    fleet: Fleet
+    reference: ReplayResult
+    slack_s: float
+
+
+def _search(windowed: WindowedTrace, asked: _Search) -> int | None:
+    """The fewest instances; None: more than are looked at."""
+    answer = smallest_fleet(
+        windowed.trace,
+        builder(asked.option_id, asked.deployment, asked.fleet),
+        _keeps_slo_of(asked.reference, windowed.window, asked.slack_s),
+        start=asked.fleet.instances,
+        most=MOST_TIMES * asked.fleet.instances,
+        warmup_requests=windowed.first,
+    )
+    return None if answer is None else answer[0]
 
 
 def with_ends(
@@ -70,6 +87,7 @@ def with_ends(
     searched: Mapping[str, int],
     deployment: Deployment,
     fleet: Fleet,
+    run: WindowRuns,
     watch: Progress,
 ) -> Replays:
     """The replays, with what saves whole instances asked again at the ends of the constants."""
@@ -92,9 +110,9 @@ def with_ends(
     if not claims:
         return replays
     watch.start("ends of the constants")
-    run = WindowRuns(windowed, watch)
-    ends = replay_ends(claims, fleets.today, windowed.window, (deployment, fleet), run.one)
-    watch.finish(f"{run.replays} replays")
+    before = run.replays
+    ends = replay_ends(claims, fleets.today, windowed.window, (deployment, fleet), run.all)
+    watch.finish(f"{run.replays - before} replays")
     return replace(replays, ends=ends)
 
 

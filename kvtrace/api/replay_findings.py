@@ -29,7 +29,7 @@ def find_losses(
     loads: Mapping[Load, Loaded],
     watch: Progress,
     *,
-    workers: int,
+    workers: int | None,
 ) -> dict[int, Finding]:
     """By run: reuse that costs more time than it saves.
 

@@ -124,7 +124,7 @@ def replay_all(
     loads: Mapping[Load, Loaded],
     watch: Progress,
     *,
-    workers: int,
+    workers: int | None,
 ) -> Generator[tuple[int, Replayed]]:
     """(place in `ready`, its replay), in the order in which they end.
 

@@ -93,13 +93,14 @@ def replay(
     *,
     options: Sequence[str] | None = None,
     asked: ReplayAsk | None = None,
-    workers: int = 1,
+    workers: int | None = None,
     settings: Settings | None = None,
     progress: Progress | None = None,
 ) -> ReplayOutcome:
     """What each option or scenario would have done with a dataset's requests.
 
     `options` are ids, None all; `asked` says more. The timelines stay in the dataset as tables.
+    `workers` processes replay; None: as many as are worth their start. Results are equal.
 
     Raises:
         UsageError: no such option or scenario, or the dataset has no requests with known lengths.
@@ -133,7 +134,7 @@ def sweep(
     *,
     asked: ReplayAsk | None = None,
     one_at_a_time: bool = False,
-    workers: int = 1,
+    workers: int | None = None,
     settings: Settings | None = None,
     progress: Progress | None = None,
 ) -> SweepOutcome:
@@ -185,7 +186,7 @@ def _possible(bench: Bench, asked: ReplayAsk) -> list[Document]:
 
 
 def _swept(
-    bench: Bench, ready: Sequence[Ready], watch: Progress, *, workers: int
+    bench: Bench, ready: Sequence[Ready], watch: Progress, *, workers: int | None
 ) -> tuple[list[dict[str, object]], dict[int, float]]:
     """(the rows of `replay_sweep`, seconds of the engine by run that was replayed now)."""
     room = min((one.room_tokens for one in ready), default=0.0)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Final, Self, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from kvtrace.audit.thresholds import NET_NEGATIVE_SHARE
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.exec.progress import Progress
+from kvtrace.exec.workers import Workers, enough_workers
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.presets import build_scenarios, with_arbiter
 from kvtrace.replay.result import ReplayResult
@@ -26,9 +28,14 @@ from kvtrace.replay.window import (
     spread_arrivals,
     within_limit,
 )
+from kvtrace.scenarios.running import PROCESS_BYTES, REQUEST_BYTES, REQUEST_S
 from kvtrace.schema.arrays import IntArray, RequestTrace
 
+Spec = TypeVar("Spec")
+Result = TypeVar("Result")
 LOCAL_OPTIONS: Final = ("hbm_only", "kv_routing", "dram_idle", "dram_idle_kv_routing")
+USUAL_REPLAYS: Final = 10
+"""What an audit replays at least, where a pool can be compared."""
 COMPETES_WITHIN: Final = 1.25
 """Pools whose mean TTFT is within this factor of the fastest are asked for one instance less."""
 
@@ -84,13 +91,13 @@ def choose_window(
 
 
 def replay_options(
-    windowed: WindowedTrace, deployment: Deployment, fleet: Fleet, watch: Progress
+    run: WindowRuns, deployment: Deployment, fleet: Fleet, watch: Progress
 ) -> Replays:
     """Replay the options for an audit, some also on one instance less or with an arbiter."""
+    windowed = run.windowed
     scenarios = _scenarios(windowed.trace, build_scenarios(deployment, fleet))
     if not scenarios:
         return Replays()
-    run = WindowRuns(windowed, watch)
     watch.start("replay")
     results = run.all(scenarios)
     fewer = run.all(_on_one_less(results, deployment, fleet))
@@ -102,24 +109,49 @@ def replay_options(
 
 
 class WindowRuns:
-    """Replays of one window, counted."""
+    """Replays of one window, counted; a context manager that may hold processes."""
 
-    def __init__(self, windowed: WindowedTrace, watch: Progress) -> None:
-        self._windowed = windowed
+    def __init__(
+        self, windowed: WindowedTrace, watch: Progress, *, workers: int | None = None
+    ) -> None:
+        """`workers` processes; None: as many as are worth their start."""
+        self.windowed = windowed
         self._watch = watch
+        requests = windowed.trace.requests
+        count = enough_workers(
+            workers,
+            tasks=USUAL_REPLAYS,
+            seconds=USUAL_REPLAYS * requests * REQUEST_S,
+            bytes_each=PROCESS_BYTES + requests * REQUEST_BYTES,
+        )
+        self._pool = Workers(windowed, count=count)
         self.replays = 0
 
-    def one(self, scenario: Scenario) -> ReplayResult:
-        """The replay of the window's requests."""
-        first = self._windowed.first
-        result = simulate(self._windowed.trace, scenario, warmup_requests=first)
-        self.replays += 1
-        self._watch.advance(rows=self._windowed.trace.requests - first)
-        return result
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._pool.close()
 
     def all(self, scenarios: Sequence[Scenario]) -> tuple[ReplayResult, ...]:
         """One replay a scenario, in their order."""
-        return tuple(self.one(scenario) for scenario in scenarios)
+        found = self.each(replay_window, scenarios)
+        self.replays += len(found)
+        # A result that comes from another process names a copy of its scenario.
+        pairs = zip(found, scenarios, strict=True)
+        return tuple(replace(result, scenario=scenario) for result, scenario in pairs)
+
+    def each(
+        self, fn: Callable[[WindowedTrace, Spec], Result], specs: Sequence[Spec]
+    ) -> list[Result]:
+        """What a function of a module makes of the window and each spec, in their order."""
+        rows = self.windowed.trace.requests - self.windowed.first
+        return self._pool.ordered(fn, specs, on_result=partial(self._watch.advance, rows=rows))
+
+
+def replay_window(windowed: WindowedTrace, scenario: Scenario) -> ReplayResult:
+    """The replay of the window's requests; those before it warm the caches."""
+    return simulate(windowed.trace, scenario, warmup_requests=windowed.first)
 
 
 def _scenarios(trace: RequestTrace, scenarios: Sequence[Scenario]) -> list[Scenario]:

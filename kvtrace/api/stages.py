@@ -15,7 +15,7 @@ from kvtrace.api import policy_tables, pool_tables
 from kvtrace.api.fleet_search import search_fleets, with_ends
 from kvtrace.api.opened import DATASET_FOLDER, whole_trace
 from kvtrace.api.pool_tables import fleet_bytes
-from kvtrace.api.replays import Replays, accepted, choose_window, replay_options
+from kvtrace.api.replays import Replays, accepted, WindowRuns, choose_window, replay_options
 from kvtrace.api.results import (
     IngestOutcome,
 )
@@ -146,12 +146,14 @@ def audit_input(
     settings: Settings,
     watch: Progress,
     lock: OutputLock | None = None,
+    *,
+    workers: int | None = None,
 ) -> AuditInput:
     """Everything that an audit of the dataset is made of; tables derived for it join the dataset.
 
-    `lock` is that of the output folder, where the caller holds it.
+    `lock` is that of the output folder, where the caller holds it; `workers` as for `model`.
     """
-    modelled = model(dataset, settings, watch)
+    modelled = model(dataset, settings, watch, workers=workers)
     replays, whole = modelled.replays, modelled.whole
     if modelled.every is not None and modelled.every.distinct_blocks:
         for derive in (pool_tables.derive_for_audit, policy_tables.derive_for_audit):
@@ -192,25 +194,31 @@ def audit_input(
     )
 
 
-def model(dataset: Dataset, settings: Settings, watch: Progress) -> Modelled:
-    """Choose deployment and fleet, and replay the options on the peak hour (depth full: on all)."""
+def model(
+    dataset: Dataset, settings: Settings, watch: Progress, *, workers: int | None = None
+) -> Modelled:
+    """Choose deployment and fleet, and replay the options on the peak hour (depth full: on all).
+
+    `workers` processes replay; None: as many as are worth their start.
+    """
     manifest = dataset.manifest
     deployment, settings = choose_deployment(settings, manifest)
     every = whole_trace(dataset)
     whole, refused = (None, 0) if every is None else accepted(every, deployment)
     setup = choose_fleet(settings, deployment, whole, manifest)
-    replays = Replays()
     is_full = settings.text("depth") == "full"
-    if whole is not None and whole.requests:
-        windowed = choose_window(
-            whole,
-            is_full=is_full,
-            seed=settings.integer("seed") or 0,
-            work_tokens=uncached_prefill_tokens(whole, dataset, deployment, setup.fleet.instances),
-        )
-        replays = replay_options(windowed, deployment, setup.fleet, watch)
-    fleets = search_fleets(replays, deployment, setup.fleet, watch) if is_full else {}
-    replays = with_ends(replays, fleets, deployment, setup.fleet, watch)
+    if whole is None or not whole.requests:
+        return Modelled(deployment, setup, whole, refused, Replays(), {}, every)
+    windowed = choose_window(
+        whole,
+        is_full=is_full,
+        seed=settings.integer("seed") or 0,
+        work_tokens=uncached_prefill_tokens(whole, dataset, deployment, setup.fleet.instances),
+    )
+    with WindowRuns(windowed, watch, workers=workers) as run:
+        replays = replay_options(run, deployment, setup.fleet, watch)
+        fleets = search_fleets(replays, deployment, setup.fleet, run, watch) if is_full else {}
+        replays = with_ends(replays, fleets, deployment, setup.fleet, run, watch)
     return Modelled(deployment, setup, whole, refused, replays, fleets, every)
 
 

@@ -54,7 +54,7 @@ Window = Annotated[
     str | None, typer.Option(help="What --trace-out holds, as 0s..60s [the first minute].")
 ]
 Workers = Annotated[
-    int | None, typer.Option(help="Processes of a sweep [the processors]; results are equal.")
+    int | None, typer.Option(min=1, help="Processes [the processors, where worth it]; results are equal.")
 ]
 
 
@@ -159,15 +159,13 @@ def _run(
 
     watch = make_progress(quiet=quiet)
     if not sweep:
-        return api.replay(
-            dataset, asked=asked, workers=workers or 1, settings=settings, progress=watch
-        )
+        return api.replay(dataset, asked=asked, workers=workers, settings=settings, progress=watch)
     return api.sweep(
         dataset,
         sweep,
         asked=asked,
         one_at_a_time=one_at_a_time,
-        workers=workers or os.cpu_count() or 1,
+        workers=workers,
         settings=settings,
         progress=watch,
     )

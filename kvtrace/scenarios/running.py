@@ -5,16 +5,15 @@ A worker process imports the replay and the cost model, nothing of the dataset.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Generator, Hashable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing import active_children, get_context
 from typing import Final
 
 import numpy as np
 
+from kvtrace.exec.workers import Workers
 from kvtrace.replay.closed_loop import ClosedLoop
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.ledger import LinkLedger, LinkStretches
@@ -27,6 +26,13 @@ from kvtrace.units import NS_PER_S
 STRETCHES: Final = 120
 """The arrivals of a replay are cut into so many stretches of time for the books of its links."""
 LEAST_WIDTH_S: Final = 1.0
+REQUEST_S: Final = 70e-6
+"""Seconds of one request's replay, roughly: what a replay takes before it is made. Measured with
+scripts/bench/replay.py."""
+REQUEST_BYTES: Final = 1_000
+"""Memory of one request while it is replayed, roughly; the same bench."""
+PROCESS_BYTES: Final = 100_000_000
+"""Memory of a worker process without requests, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,32 +70,30 @@ class Ran:
 
 
 def run_tasks(
-    loads: Mapping[Hashable, Arrivals], tasks: Sequence[Task], *, workers: int
+    loads: Mapping[Hashable, Arrivals], tasks: Sequence[Task], *, workers: int | None
 ) -> Generator[tuple[int, Ran]]:
     """(place, what it gave), in the order in which the replays end; workers change only that.
 
-    Close the generator where it may be left early: its workers are stopped then.
+    `workers` None: as many processes as are worth their start. Close the generator where it may be left early: its workers are stopped then.
     """
-    if min(workers, len(tasks)) <= 1:
-        for task in tasks:
-            yield task.place, run_one(loads[task.load], task.scenario)
-        return
-    others = set(active_children())
-    pool = ProcessPoolExecutor(
-        max_workers=min(workers, len(tasks)),
-        mp_context=get_context("spawn"),
-        initializer=_start,
-        initargs=(dict(loads),),
+    held = sum(load.windowed.trace.requests for load in loads.values())
+    replayed = sum(loads[task.load].windowed.trace.requests for task in tasks)
+    count = enough_workers(
+        workers,
+        tasks=len(tasks),
+        seconds=replayed * REQUEST_S,
+        bytes_each=PROCESS_BYTES + held * REQUEST_BYTES,
     )
-    try:
-        for future in as_completed([pool.submit(_work, task) for task in tasks]):
-            yield future.result()
-    except BaseException:
-        for child in set(active_children()) - others:
-            child.terminate()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    with (
+        Workers(dict(loads), count=count) as pool,
+        closing(pool.map(_work, tasks)) as outcomes,
+    ):
+        for number, ran in outcomes:
+            yield tasks[number].place, ran
+
+
+def _work(loads: Mapping[Hashable, Arrivals], task: Task) -> Ran:
+    return run_one(loads[task.load], task.scenario)
 
 
 def run_one(load: Arrivals, scenario: Scenario) -> Ran:
@@ -107,17 +111,3 @@ def run_one(load: Arrivals, scenario: Scenario) -> Ran:
         arrived_s = np.asarray(loop.arrived_s, dtype=np.float64)
     links = tuple(row for row in ledger.rows() if row.link_id in scenario.links)
     return Ran(result, links, width_s, wall_s, arrived_s - arrived_s[:1])
-
-
-_loads: dict[Hashable, Arrivals] = {}
-"""Of a worker process: the loads that it was started with."""
-
-
-def _start(loads: Mapping[Hashable, Arrivals]) -> None:
-    """A worker keeps the loads; an interrupt is the business of the process that started it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _loads.update(loads)
-
-
-def _work(task: Task) -> tuple[int, Ran]:
-    return task.place, run_one(_loads[task.load], task.scenario)

@@ -424,9 +424,12 @@ def test_the_ends_replay_each_claim_with_slow_moves_and_both_prefills() -> None:
     fleets = build_fleets(make_trace(), standard_replays(), fewer=standard_fewer())
     seen: list[Scenario] = []
 
-    def replay(scenario: Scenario) -> ReplayResult:
-        seen.append(scenario)
-        return make_result(scenario.option_id, hits={"hbm": 0}, instances=scenario.instances)
+    def replay(scenarios: Sequence[Scenario]) -> list[ReplayResult]:
+        seen.extend(scenarios)
+        return [
+            make_result(one.option_id, hits={"hbm": 0}, instances=one.instances)
+            for one in scenarios
+        ]
 
     deployment, fleet = make_deployment(), make_fleet()
     ends = replay_ends(fleets.claims(), fleets.today, make_trace(), (deployment, fleet), replay)

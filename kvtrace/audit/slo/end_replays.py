@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kvtrace.audit.findings.check import is_pool
@@ -16,7 +16,8 @@ from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
 from kvtrace.schema.arrays import RequestTrace
 
-Replay = Callable[[Scenario], ReplayResult]
+ReplayAll = Callable[[Sequence[Scenario]], Sequence[ReplayResult]]
+"""Replays scenarios, in their order."""
 
 
 def replay_ends(
@@ -24,44 +25,50 @@ def replay_ends(
     today: ReplayResult | None,
     window: RequestTrace,
     stated: tuple[Deployment, Fleet],
-    replay: Replay,
+    replay_all: ReplayAll,
 ) -> tuple[EndFleet, ...]:
     """Every claim of saved instances at both ends; empty where nothing is claimed.
 
-    `replay` replays a scenario on `window`; `today`, at the end, is the reference there.
+    `replay_all` replays scenarios on `window`; `today`, at the end, is the reference there.
     """
     wanted = tuple(dict.fromkeys(key for claim in claims for key in claim.runs))
     if not wanted:
         return ()
-    return tuple(_replay_end(end, wanted, today, window, stated, replay) for end in ENDS)
+    asked = wanted if today is None else tuple(dict.fromkeys((_key(today), *wanted)))
+    cases = [(end, key, case) for end in ENDS for key, case in _scenarios(end, asked, stated)]
+    results = replay_all([case for _, _, case in cases])
+    made: dict[End, dict[RunKey, ReplayResult]] = {end: {} for end in ENDS}
+    for (end, key, _), result in zip(cases, results, strict=True):
+        made[end][key] = result
+    return tuple(_checked(end, wanted, made[end], today, window, stated[0]) for end in ENDS)
 
 
-def _replay_end(
-    end: End,
-    wanted: tuple[RunKey, ...],
-    today: ReplayResult | None,
-    window: RequestTrace,
-    stated: tuple[Deployment, Fleet],
-    replay: Replay,
-) -> EndFleet:
+def _scenarios(
+    end: End, keys: Sequence[RunKey], stated: tuple[Deployment, Fleet]
+) -> Iterator[tuple[RunKey, Scenario]]:
+    """The presets among the options at an end."""
     deployment = at_end(stated[0], moves=end.moves, prefill=end.prefill)
     fleet = worst_fleet(stated[1])
-    made: dict[RunKey, ReplayResult] = {}
+    for key in keys:
+        scenario = _scenario(key, deployment, fleet)
+        if scenario is not None:
+            yield key, scenario
 
-    def run(key: RunKey) -> ReplayResult | None:
-        if key not in made:
-            scenario = _scenario(key, deployment, fleet)
-            if scenario is None:
-                return None
-            made[key] = replay(scenario)
-        return made[key]
 
-    reference = None if today is None else run(_key(today))
+def _checked(
+    end: End,
+    wanted: Sequence[RunKey],
+    made: Mapping[RunKey, ReplayResult],
+    today: ReplayResult | None,
+    window: RequestTrace,
+    deployment: Deployment,
+) -> EndFleet:
+    reference = None if today is None else made.get(_key(today))
     checks = {}
     for key in wanted:
-        result = run(key)
+        result = made.get(key)
         if result is not None:
-            slack_s = lookup_slack_s(stated[0], key.option_id)
+            slack_s = lookup_slack_s(deployment, key.option_id)
             checks[key] = check_slo(window, result, reference or result, slack_s=slack_s)
     return EndFleet(end.title, checks, has_reference=reference is not None)
 
