@@ -15,7 +15,7 @@ from kvtrace.api import policy_tables, pool_tables
 from kvtrace.api.fleet_search import search_fleets, with_ends
 from kvtrace.api.opened import DATASET_FOLDER, whole_trace
 from kvtrace.api.pool_tables import fleet_bytes
-from kvtrace.api.replays import Replays, accepted, WindowRuns, choose_window, replay_options
+from kvtrace.api.replays import Replays, WindowRuns, accepted, choose_window, replay_options
 from kvtrace.api.results import (
     IngestOutcome,
 )

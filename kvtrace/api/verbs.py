@@ -68,9 +68,12 @@ def analyze(
     *,
     output: Path | str | None = None,
     settings: Settings | None = None,
+    workers: int | None = None,
     progress: Progress | None = None,
 ) -> Audit:
     """Logs as a verdict: writes report.html, audit.json and dataset/ into `output`.
+
+    `workers` processes replay; None: as many as are worth their start. The audit is the same.
 
     Raises:
         UsageError: an unknown name or setting.
@@ -85,7 +88,9 @@ def analyze(
     folder = output_folder(paths, output)
     with claimed(folder) as lock:
         outcome = ingest_into(paths, folder, chosen, watch, lock)
-        record = build_audit(audit_input(outcome.dataset, paths, chosen, watch, lock))
+        record = build_audit(
+            audit_input(outcome.dataset, paths, chosen, watch, lock, workers=workers)
+        )
         audit = Audit(record, folder, outcome.is_reused)
         watch.start("report")
         lang: Lang = "zh" if chosen.text("lang") == "zh" else "en"

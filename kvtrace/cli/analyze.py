@@ -33,6 +33,7 @@ def analyze(
     mapping: opt.Mapping = None,
     salt: opt.Salt = None,
     depth: opt.Depth = None,
+    workers: opt.Workers = None,
     lang: opt.Lang = None,
     fail_on: FailOn = None,
     as_json: opt.Json = False,
@@ -54,7 +55,7 @@ def analyze(
     api.check_gates(gates)
     settings = opt.settings_of(context, config)
     watch = make_progress(quiet=quiet)
-    audit = api.analyze(inputs, output=output, settings=settings, progress=watch)
+    audit = api.analyze(inputs, output=output, settings=settings, workers=workers, progress=watch)
     screen = audit.first_screen(width=opt.screen_width())
     typer.echo(audit.to_json() if as_json else "\n".join(screen))
     stop_at_gates(audit, gates)

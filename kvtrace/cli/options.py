@@ -69,6 +69,10 @@ Mapping = Annotated[
 ]
 Salt = Annotated[str | None, typer.Option(help="Key of the hashes; the same salt joins runs.")]
 Depth = Annotated[str | None, typer.Option(help="quick: replay the peak hour; full: everything.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes that replay [as many as pay]; results are equal."),
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
 
 

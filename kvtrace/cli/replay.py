@@ -53,9 +53,6 @@ TraceOut = Annotated[
 Window = Annotated[
     str | None, typer.Option(help="What --trace-out holds, as 0s..60s [the first minute].")
 ]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Processes [the processors, where worth it]; results are equal.")
-]
 
 
 def replay(
@@ -72,7 +69,7 @@ def replay(
     think: Think = None,
     trace_out: TraceOut = None,
     window: Window = None,
-    workers: Workers = None,
+    workers: opt.Workers = None,
     llm: opt.Llm = None,
     hardware: opt.Hardware = None,
     tp: opt.Tp = None,

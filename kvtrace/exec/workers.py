@@ -29,6 +29,7 @@ Result = TypeVar("Result")
 
 ATTEMPTS: Final = 3
 """A task whose process is killed so often is given up."""
+THREAD: Final = "kvtrace worker"
 START_S: Final = 1.0
 """Seconds that a process needs until it works, generously: it imports numpy and the engine."""
 _PROGRAM: Final = (
@@ -108,7 +109,7 @@ class Workers(Generic[Shared]):
         todo, stop = deque(enumerate(specs)), Event()
         done: SimpleQueue[tuple[int, Result | None, BaseException | None]] = SimpleQueue()
         threads = [
-            Thread(target=self._work, args=(fn, todo, done, stop), daemon=True)
+            Thread(target=self._work, args=(fn, todo, done, stop), name=THREAD, daemon=True)
             for _ in range(min(self._count, len(specs)))
         ]
         for thread in threads:

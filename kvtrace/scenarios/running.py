@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from kvtrace.exec.workers import Workers
+from kvtrace.exec.workers import Workers, enough_workers
 from kvtrace.replay.closed_loop import ClosedLoop
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.ledger import LinkLedger, LinkStretches
@@ -74,7 +74,8 @@ def run_tasks(
 ) -> Generator[tuple[int, Ran]]:
     """(place, what it gave), in the order in which the replays end; workers change only that.
 
-    `workers` None: as many processes as are worth their start. Close the generator where it may be left early: its workers are stopped then.
+    `workers` None: as many processes as are worth their start. Close the generator where it may be
+    left early: its workers are stopped then.
     """
     held = sum(load.windowed.trace.requests for load in loads.values())
     replayed = sum(loads[task.load].windowed.trace.requests for task in tasks)
