@@ -14,13 +14,13 @@ from kvtrace.audit.thresholds import (
     FLEET_BUSY_SHARE_LOW,
 )
 from kvtrace.cost.evidence import Constant, EvidenceKind
-from kvtrace.cost.fleet import Answer, ContractKind, Sharing
+from kvtrace.cost.fleet import Answer, ContractKind, Purchase, Sharing
 from kvtrace.cost.hardware_file.calibration import CALIBRATED
 
 _UNITS: Final = {"instances": "instances", "tp": "GPUs"}
 _OF_THIS_INSTANCE: Final = "instance."
 """Constants that the service's own logs printed."""
-_OF_MONEY: Final = ("prices.", "fleet.", "network.", "gpu_contract.", "tenants.")
+_OF_MONEY: Final = ("prices.", "fleet.", "network.", "gpu_contract.", "pool.", "tenants.")
 _STATE: Final[dict[EvidenceKind, OriginState]] = {
     "given": "stated",
     "spec": "public",
@@ -107,7 +107,9 @@ def from_constant(constant: Constant) -> Quantity:
     )
 
 
-def _from_answer(answer: Answer[bool] | Answer[ContractKind] | Answer[Sharing]) -> Quantity:
+def _from_answer(
+    answer: Answer[bool] | Answer[ContractKind] | Answer[Purchase] | Answer[Sharing],
+) -> Quantity:
     value = answer.value
     is_confirmed = answer.kind != "assumed"
     return Quantity(

@@ -26,6 +26,35 @@ class Interval:
     value: float
     high: float
 
+    @classmethod
+    def exact(cls, value: float) -> Interval:
+        """A figure without uncertainty."""
+        return cls(value, value, value)
+
+    @classmethod
+    def of(cls, constant: Constant) -> Interval:
+        """A constant with its ends; exact where none is given."""
+        value = constant.value
+        low = value if constant.low is None else constant.low
+        return cls(low, value, value if constant.high is None else constant.high)
+
+    def __add__(self, other: Interval) -> Interval:
+        """Sum, as if all lows (or all highs) came together."""
+        return Interval(self.low + other.low, self.value + other.value, self.high + other.high)
+
+    def __mul__(self, other: Interval) -> Interval:
+        """Product of two figures of zero or more, as if all lows came together."""
+        return Interval(self.low * other.low, self.value * other.value, self.high * other.high)
+
+    def __truediv__(self, other: Interval) -> Interval:
+        """Quotient of two figures of zero or more, the widest; `other` is above zero."""
+        return Interval(self.low / other.high, self.value / other.value, self.high / other.low)
+
+    def scaled(self, factor: float) -> Interval:
+        """Times an exact factor; below zero it turns the ends round."""
+        ends = (self.low * factor, self.high * factor)
+        return Interval(min(ends), self.value * factor, max(ends))
+
     @property
     def excludes_zero(self) -> bool:
         """Whether the sign holds over the whole interval."""

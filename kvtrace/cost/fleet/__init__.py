@@ -9,6 +9,7 @@ from kvtrace.cost.fleet.fleet import (
     GpuContract,
     Network,
     Parallel,
+    Purchase,
     Sharing,
 )
 from kvtrace.cost.fleet.monthly import (
@@ -28,6 +29,7 @@ __all__ = [
     "Network",
     "Parallel",
     "Prices",
+    "Purchase",
     "Sharing",
     "default_fleet",
     "dram_usd_per_month",

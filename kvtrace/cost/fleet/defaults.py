@@ -46,6 +46,14 @@ def default_fleet(deployment: Deployment, instances: int) -> Fleet:
         pool_nics_per_node=_of_pool("pool_nics_per_node", "ports of a pool node", 2, "ports", 1, 8),
         pool_nic_bytes_per_s=usable,
         pool_port_line_bytes_per_s=port.peak_bytes_per_s.value,
+        pool_purchase=Answer(
+            id="pool.purchase",
+            title="how the nodes of a pool are paid",
+            value="bought",
+            kind="assumed",
+            source=_NOBODY,
+        ),
+        cross_zone_share=_default("cross_zone_share"),
         pool_dram_bytes_per_s=replace(
             hardware.dram_write_bytes_per_s,
             id="fleet.pool_dram_bytes_per_s",

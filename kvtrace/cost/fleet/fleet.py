@@ -14,6 +14,8 @@ from kvtrace.cost.slo_target import SloTarget
 
 ContractKind = Literal["owned", "reserved", "elastic"]
 """owned: bought; reserved: paid until a date, used or not; elastic: given back by the hour."""
+Purchase = Literal["bought", "rented"]
+"""bought: servers that are paid off; rented: nodes of a cloud, in fixed shapes, by the hour."""
 Sharing = Literal["all", "tenant", "user", "session"]
 """The widest circle within which requests may use each other's KV."""
 
@@ -91,6 +93,9 @@ class Fleet:
     """Usable rate of one pool port."""
     pool_port_line_bytes_per_s: float
     """Line rate of one pool port, which sets its price."""
+    pool_purchase: Answer[Purchase]
+    cross_zone_share: Constant
+    """Of the bytes to and from a rented pool that cross zones of the cloud, 0..1."""
     pool_dram_bytes_per_s: Constant
     """What one pool node's DRAM can serve to its NICs."""
     node_network_bytes_per_s: Constant
@@ -138,9 +143,11 @@ class Fleet:
         found = [*_constants(self), *_constants(self.network), *prices, nic, *self.prices.stated]
         return tuple({one.id: one for one in found}.values())
 
-    def answers(self) -> tuple[Answer[bool] | Answer[ContractKind] | Answer[Sharing], ...]:
+    def answers(
+        self,
+    ) -> tuple[Answer[bool] | Answer[ContractKind] | Answer[Purchase] | Answer[Sharing], ...]:
         """All that is no number."""
-        return (self.network.is_built, self.contract.kind, self.sharing)
+        return (self.network.is_built, self.contract.kind, self.pool_purchase, self.sharing)
 
 
 def _constants(holder: Fleet | Network) -> Iterator[Constant]:

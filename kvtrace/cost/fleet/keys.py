@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from kvtrace.cost.fleet.fleet import ContractKind, Sharing
+from kvtrace.cost.fleet.fleet import ContractKind, Purchase, Sharing
 from kvtrace.cost.fleet.prices import price_names
 
 Reads = Literal["whole", "number", "share", "bytes", "rate", "duration", "switch", "date", "word"]
@@ -71,6 +71,13 @@ _STATED: Final = (
     Key("pool.ports_per_node", "number", "ports of a pool node"),
     Key("pool.port_rate", "rate", "line rate of one of them"),
     Key("pool.port_usable_rate", "rate", "usable rate of one of them, as measured"),
+    Key(
+        "pool.purchase",
+        "word",
+        "bought: servers that are paid off; rented: nodes of a cloud, by the hour",
+        get_args(Purchase),
+    ),
+    Key("pool.cross_zone_share", "share", "of the bytes of a rented pool that cross zones"),
     Key("pool.dram_rate", "rate", "what a pool node's DRAM serves to its ports"),
     Key(
         "gpu_contract.kind",

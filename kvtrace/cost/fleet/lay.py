@@ -21,6 +21,7 @@ _OF_FLEET: Final = {
     "pool.ports_per_node": "pool_nics_per_node",
     "pool.port_usable_rate": "pool_nic_bytes_per_s",
     "pool.dram_rate": "pool_dram_bytes_per_s",
+    "pool.cross_zone_share": "cross_zone_share",
     "network.usable_rate": "node_network_bytes_per_s",
     "instances.dram_free": "dram_idle_bytes_per_instance",
     "instances.nvme_free": "nvme_free_bytes_per_instance",
@@ -132,7 +133,8 @@ def _with_answers(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Fle
         until=until.value if until and isinstance(until.value, date) else fleet.contract.until,
     )
     sharing = _answer(fleet.sharing, stated.get("tenants.sharing"), path)
-    return replace(fleet, contract=contract, sharing=sharing)
+    purchase = _answer(fleet.pool_purchase, stated.get("pool.purchase"), path)
+    return replace(fleet, contract=contract, sharing=sharing, pool_purchase=purchase)
 
 
 def _answer(base: Answer[T], stated: Stated | None, path: Path) -> Answer[T]:

@@ -28,6 +28,8 @@ class Need:
     appliance_bytes_per_s: float = 0.0
     managed_cache_bytes: float = 0.0
     """Memory of a cloud's managed cache, rented by the node-hour."""
+    object_store_bytes: float = 0.0
+    """Capacity in an object store, paid by capacity and request."""
     gpu: str | None = None
     """Another GPU in place of today's, by its name; null: today's."""
     is_operated: bool = False

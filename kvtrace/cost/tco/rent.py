@@ -1,0 +1,148 @@
+"""Lines of what is rented: cloud nodes, managed caches, file systems, object stores, GPUs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from kvtrace.cost.evidence import Constant
+from kvtrace.cost.fleet import Fleet
+from kvtrace.cost.hardware import load_hardware
+from kvtrace.cost.interval import Interval
+from kvtrace.cost.tco.bill import BillLine
+from kvtrace.cost.tco.need import Need
+from kvtrace.cost.tco.running import running
+from kvtrace.cost.tco.traffic import Traffic
+from kvtrace.units import DAYS_PER_MONTH, GB, GIB, HOURS_PER_MONTH
+
+
+def rented_lines(need: Need, fleet: Fleet, traffic: Traffic | None, *, gpus: int) -> list[BillLine]:
+    """Everything that is rented for the option; zero lines are left out."""
+    lines = [
+        *_cloud_nodes(need, fleet),
+        *_managed(need, fleet),
+        *_appliance(need, fleet),
+        *_object_store(need, fleet, traffic),
+        *_between_zones(need, fleet, traffic),
+        *_gpus(need, fleet, gpus),
+    ]
+    return [line for line in lines if line.quantity]
+
+
+def shapes(wanted_bytes: float, shape_gib: Constant, usable: Constant) -> int:
+    """Nodes of one fixed shape that hold `wanted_bytes`, in whole nodes."""
+    return math.ceil(wanted_bytes / (shape_gib.value * GIB * usable.value))
+
+
+def _cloud_nodes(need: Need, fleet: Fleet) -> Iterator[BillLine]:
+    if fleet.pool_purchase.value != "rented":
+        return
+    prices = fleet.prices
+    by_size = shapes(
+        need.pool_dram_bytes, prices["cloud_node_dram_gib"], prices["cloud_node_dram_share"]
+    )
+    nodes = max(by_size, math.ceil(need.pool_nodes))
+    yield _by_the_hour(
+        "cloud_nodes",
+        "cloud nodes of the pool",
+        nodes,
+        prices["cloud_node_usd_per_hour"],
+        note=f"{by_size} for the DRAM, {math.ceil(need.pool_nodes)} stated; in whole nodes",
+    )
+    yield running(
+        "cloud_ssd",
+        "flash of the cloud nodes",
+        "rent",
+        Interval.exact(need.pool_ssd_bytes / GB),
+        "GB",
+        prices["cloud_ssd_usd_per_gb_month"],
+    )
+
+
+def _managed(need: Need, fleet: Fleet) -> Iterator[BillLine]:
+    prices = fleet.prices
+    shape = prices["managed_cache_node_gib"]
+    nodes = shapes(need.managed_cache_bytes, shape, prices["managed_cache_share"])
+    yield _by_the_hour(
+        "managed_cache",
+        "nodes of a managed cache",
+        nodes,
+        prices["managed_cache_usd_per_hour"],
+        note=f"whole nodes of {shape.value:g} GiB",
+    )
+
+
+def _by_the_hour(ident: str, title: str, nodes: int, price: Constant, *, note: str) -> BillLine:
+    hours = Interval.exact(nodes * HOURS_PER_MONTH)
+    return running(ident, title, "rent", hours, "node-hours/month", price, note=note)
+
+
+def _appliance(need: Need, fleet: Fleet) -> Iterator[BillLine]:
+    for key, title, amount, unit, price in (
+        ("appliance_capacity", "capacity of the file system", need.appliance_bytes, "GB",
+         "appliance_usd_per_gb_month"),
+        ("appliance_rate", "throughput of the file system", need.appliance_bytes_per_s, "GB/s",
+         "appliance_usd_per_gb_per_s_month"),
+    ):  # fmt: skip
+        quantity = Interval.exact(amount / GB)
+        yield running(key, title, "rent", quantity, unit, fleet.prices[price])
+
+
+def _object_store(need: Need, fleet: Fleet, traffic: Traffic | None) -> Iterator[BillLine]:
+    if not need.object_store_bytes:
+        return
+    prices = fleet.prices
+    size = Interval.exact(need.object_store_bytes / GB)
+    price = prices["object_usd_per_gb_month"]
+    yield running("object_capacity", "capacity of the object store", "rent", size, "GB", price)
+    if traffic is None:
+        return
+    for key, title, moved, name in (
+        ("object_puts", "writes to the object store", traffic.written_bytes_per_day,
+         "object_put_usd"),
+        ("object_gets", "reads of the object store", traffic.read_bytes_per_day, "object_get_usd"),
+    ):  # fmt: skip
+        requests = Interval.exact(moved / traffic.object_bytes * DAYS_PER_MONTH)
+        yield running(key, title, "rent", requests, "requests/month", prices[name])
+
+
+def _between_zones(need: Need, fleet: Fleet, traffic: Traffic | None) -> Iterator[BillLine]:
+    """Bytes of a rented pool or cache that leave the zone."""
+    is_rented = fleet.pool_purchase.value == "rented" and need.pool_nodes
+    if traffic is None or not (is_rented or need.managed_cache_bytes):
+        return
+    moved = traffic.read_bytes_per_day + traffic.written_bytes_per_day
+    crossing = Interval.of(fleet.cross_zone_share).scaled(moved / GB * DAYS_PER_MONTH)
+    price = fleet.prices["cross_zone_usd_per_gb"]
+    line = running(
+        "cross_zone",
+        "bytes between zones",
+        "rent",
+        crossing,
+        "GB/month",
+        price,
+        note=f"{fleet.cross_zone_share.value:.0%} of the bytes cross",
+    )
+    yield line
+
+
+def _gpus(need: Need, fleet: Fleet, gpus: int) -> Iterator[BillLine]:
+    """Other GPUs in place of today's: theirs are paid, today's are given up."""
+    if need.gpu is None:
+        return
+    other, today = load_hardware(need.gpu), fleet.gpu_usd_per_hour
+    hours = Interval.exact(gpus * HOURS_PER_MONTH)
+    new = running(
+        "other_gpus", f"{other.gpu.name}", "gpus", hours, "GPU-hours/month", other.gpu_usd_per_hour
+    )
+    yield new
+    given_up = Interval.of(today).scaled(-fleet.gpus * HOURS_PER_MONTH)
+    yield BillLine(
+        id="gpus_given_up",
+        title="GPUs of today that they replace",
+        group="gpus",
+        quantity=-fleet.gpus * HOURS_PER_MONTH,
+        unit="GPU-hours/month",
+        price=today,
+        opex_usd_per_month=given_up,
+    )
