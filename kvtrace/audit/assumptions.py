@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kvtrace.audit.inputs import HARMLESS_SETTINGS, AuditInput, SettingValue
-from kvtrace.audit.money.economics import OPERATIONS
 from kvtrace.audit.record import OriginState, Quantity
 from kvtrace.audit.thresholds import (
     FLEET_BUSY_SHARE,
@@ -33,7 +32,8 @@ _HEAVIEST: Final = (
     "fleet.pool_dram_bytes",
     "fleet.pool_nics_per_node",
     "prices.gpu_usd_per_hour",
-    OPERATIONS.id,
+    "prices.operations_fte_share",
+    "prices.fte_usd_per_year",
     FLEET_BUSY_SHARE.id,
     "fleet.dram_idle_bytes_per_instance",
     "moves.dram_idle_share",
@@ -41,11 +41,14 @@ _HEAVIEST: Final = (
 """Pool size, then money, then the rival of the pool: what the verdict changes with first."""
 
 
-def build_assumptions(inputs: AuditInput) -> list[Quantity]:
-    """What weighs most first: estimates before what is confirmed; in both, pool and money first."""
+def build_assumptions(inputs: AuditInput, prices: Sequence[Constant] = ()) -> list[Quantity]:
+    """What weighs most first: estimates before what is confirmed; in both, pool and money first.
+
+    `prices`: those that stand in a bill.
+    """
     settings = [s for s in inputs.settings if s.name not in HARMLESS_SETTINGS]
     names = {setting.name for setting in settings}
-    found = list(_unique(_all(inputs, settings)))
+    found = list(_unique(_all(inputs, settings, prices)))
     return sorted(found, key=lambda one: (one.is_confirmed, *_weight(one.id, names)))
 
 
@@ -58,11 +61,13 @@ def _weight(ident: str, settings: set[str]) -> tuple[int, int]:
     return (2, 0) if ident.startswith(_OF_MONEY) else (3, 0)
 
 
-def _all(inputs: AuditInput, settings: Iterable[SettingValue]) -> Iterator[Quantity]:
+def _all(
+    inputs: AuditInput, settings: Iterable[SettingValue], prices: Sequence[Constant]
+) -> Iterator[Quantity]:
     yield from map(_from_setting, settings)
     yield from map(from_constant, inputs.fleet.constants())
     yield from map(_from_answer, inputs.fleet.answers())
-    yield from_constant(OPERATIONS)
+    yield from map(from_constant, prices)
     yield Quantity(
         id=FLEET_BUSY_SHARE.id,
         title="share of its time for which the fleet is kept busy",

@@ -13,6 +13,9 @@ from kvtrace.audit.findings.moves import move_rows, moves_table
 from kvtrace.audit.findings.registry import find_all
 from kvtrace.audit.findings.sampling import sampled_log, sampling_validity
 from kvtrace.audit.inputs import AuditInput
+from kvtrace.audit.money.bills import Bills, build_bills
+from kvtrace.audit.money.calendar import last_day, windows_per_day
+from kvtrace.audit.money.gpu_worth import GpuWorth, gpu_worth, load_profile
 from kvtrace.audit.options.table import Money, build_options
 from kvtrace.audit.record import (
     AUDIT_SCHEMA_VERSION,
@@ -74,6 +77,8 @@ class _Basis:
     window: ReplayWindow | None
     window_reusable: IntArray | None
     fleets: Fleets
+    bills: Bills
+    worth: GpuWorth
     options: list[Option]
     moves: list[MoveRow]
     links: list[LinkRow]
@@ -115,7 +120,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         options=basis.options,
         verdict=_verdict(inputs, basis),
         findings=find_all(_evidence(inputs, basis, prefill)),
-        assumptions=build_assumptions(inputs),
+        assumptions=build_assumptions(inputs, basis.bills.prices),
         tables=build_tables(inputs.queries)
         | build_modelled_tables(inputs.trace, inputs.replays, deployment)
         | build_measured_tables(measured, prefill)
@@ -145,9 +150,22 @@ def _basis(inputs: AuditInput) -> _Basis:
         kv_dtype=inputs.deployment.kv_dtype,
         bytes_per_token=inputs.deployment.kv_bytes_per_token_unreplicated,
     )
+    bills = build_bills(
+        inputs.fleet,
+        inputs.options,
+        inputs.replays,
+        windows_per_day=windows_per_day(data, window),
+    )
+    worth = gpu_worth(
+        inputs.fleet,
+        profile=load_profile(inputs.whole_trace or inputs.trace),
+        today=last_day(inputs.queries, data, inputs.generated_at),
+    )
     money = Money(
         fleets=_fleets(inputs, arbiter=()),
         fleet=inputs.fleet,
+        bills=bills,
+        worth=worth,
         deployment=inputs.deployment,
         span_s=None if inputs.trace is None else arrival_span_s(inputs.trace),
         factor=prefill_factor(inputs.deployment),
@@ -161,6 +179,8 @@ def _basis(inputs: AuditInput) -> _Basis:
         window=window,
         window_reusable=reusable,
         fleets=fleets,
+        bills=bills,
+        worth=worth,
         options=options,
         moves=_moves(inputs, data),
         links=link_rows(_link_sources(inputs)),
@@ -243,6 +263,8 @@ def _verdict(inputs: AuditInput, basis: _Basis) -> Verdict:
         data=basis.data,
         reuse=basis.reuse,
         fleet=inputs.fleet,
+        bills=basis.bills,
+        worth=basis.worth,
         deployment=inputs.deployment,
         prefill=_prefill(inputs.deployment),
         options=basis.options,

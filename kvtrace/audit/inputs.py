@@ -148,6 +148,8 @@ class AuditInput:
             for name, constants in sizes.items()
             if any(constant.kind == "assumed" for constant in constants)
         ]
+        if fleet.contract.kind.kind == "assumed":
+            assumed.append("GPU contract")
         return (*names, *assumed)
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from kvtrace.cost.deployment import Deployment, build_deployment, default_tp
     from kvtrace.cost.evidence import Constant
-    from kvtrace.cost.fleet import Fleet, default_fleet, load_fleet, pool_usd_per_month
+    from kvtrace.cost.fleet import Fleet, default_fleet, load_fleet
     from kvtrace.cost.gpus import list_gpus
     from kvtrace.cost.hardware import Gpu, HardwareProfile
     from kvtrace.cost.hf.config import from_hf_config, from_hf_text
@@ -26,12 +26,16 @@ if TYPE_CHECKING:
     from kvtrace.cost.profiles import load_hardware
     from kvtrace.cost.split import Split, best_split
     from kvtrace.cost.storage import StorageTier
+    from kvtrace.cost.tco.bill import Bill
+    from kvtrace.cost.tco.build import build_bill
+    from kvtrace.cost.tco.need import Need
     from kvtrace.cost.tier_paths import LEDGER_PATHS, find_path
     from kvtrace.cost.transfer import PATH_IDS, Hop, MovePath
 
 __all__ = [
     "LEDGER_PATHS",
     "PATH_IDS",
+    "Bill",
     "Constant",
     "Deployment",
     "Fleet",
@@ -46,9 +50,11 @@ __all__ = [
     "Link",
     "LlmShape",
     "MovePath",
+    "Need",
     "Split",
     "StorageTier",
     "best_split",
+    "build_bill",
     "build_deployment",
     "build_ledger",
     "default_fleet",
@@ -63,10 +69,10 @@ __all__ = [
     "load_fleet",
     "load_hardware",
     "load_llm",
-    "pool_usd_per_month",
 ]
 
 _HOME: Final = {
+    "Bill": "kvtrace.cost.tco.bill",
     "Constant": "kvtrace.cost.evidence",
     "Deployment": "kvtrace.cost.deployment",
     "Fleet": "kvtrace.cost.fleet",
@@ -82,10 +88,12 @@ _HOME: Final = {
     "Link": "kvtrace.cost.links",
     "LlmShape": "kvtrace.cost.llm",
     "MovePath": "kvtrace.cost.transfer",
+    "Need": "kvtrace.cost.tco.need",
     "PATH_IDS": "kvtrace.cost.transfer",
     "Split": "kvtrace.cost.split",
     "StorageTier": "kvtrace.cost.storage",
     "best_split": "kvtrace.cost.split",
+    "build_bill": "kvtrace.cost.tco.build",
     "build_deployment": "kvtrace.cost.deployment",
     "build_ledger": "kvtrace.cost.ledger",
     "default_fleet": "kvtrace.cost.fleet",
@@ -100,7 +108,6 @@ _HOME: Final = {
     "load_fleet": "kvtrace.cost.fleet",
     "load_hardware": "kvtrace.cost.profiles",
     "load_llm": "kvtrace.cost.llms",
-    "pool_usd_per_month": "kvtrace.cost.fleet",
 }
 
 

@@ -185,6 +185,10 @@ def make_fleet() -> Fleet:
     return replace(
         fleet,
         gpu_usd_per_hour=stated(fleet.gpu_usd_per_hour, 3.0),
+        contract=replace(
+            fleet.contract,
+            kind=fleet.contract.kind.given("elastic", kind="given", source="fleet.toml"),
+        ),
         pool_nodes=stated(fleet.pool_nodes, fleet.pool_nodes.value),
         pool_dram_bytes=stated(fleet.pool_dram_bytes, fleet.pool_dram_bytes.value),
         pool_nics_per_node=stated(fleet.pool_nics_per_node, fleet.pool_nics_per_node.value),

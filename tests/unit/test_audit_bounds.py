@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvtrace.audit.money.bills import Bills
 from kvtrace.audit.money.economics import (
     freed_instances,
-    instance_usd_per_month,
-    option_usd_per_month,
     peak_instances,
     value_saving,
 )
+from kvtrace.audit.money.gpu_worth import GpuWorth, gpu_worth
 from kvtrace.audit.slo.fleets import Saved
 from kvtrace.audit.uncertainty.ranges import Range, finite, ratio
 from kvtrace.audit.verdict.bounds import (
@@ -28,7 +28,7 @@ from kvtrace.audit.verdict.bounds import (
     spared_s_per_request,
     window_reusable_tokens,
 )
-from kvtrace.cost.fleet import pool_usd_per_month
+from kvtrace.cost.tco.need import Need
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.reusable import reusable_tokens
 from kvtrace.replay.window import slice_requests
@@ -199,6 +199,10 @@ def test_empty_buckets_cost_nothing() -> None:
     assert all_prefill_upper_s([(4, 8, 0, 0)], Quadratic()) == 0.0
 
 
+def worth() -> GpuWorth:
+    return gpu_worth(make_fleet())
+
+
 def saved(at_least: int, *, low: int = 0) -> Saved:
     return Saved(at_least, is_replayed=at_least > 0, how="", low=low)
 
@@ -212,18 +216,26 @@ def test_freed_instances_follow_the_busy_share_of_the_fleet() -> None:
 
 def test_savings_are_whole_instances_by_replay_and_never_more_than_the_fleet() -> None:
     fleet = make_fleet()  # 8 instances at $17 520 a month
-    saving = value_saving(saved(1, low=1), Range(1.4, 2.9, 2.95), fleet, is_replayed=True)
+    saving = value_saving(saved(1, low=1), Range(1.4, 2.9, 2.95), fleet, worth(), is_replayed=True)
     assert saving.instances == Range(1, 1, 2.95)
     assert saving.usd_per_month.value == pytest.approx(17_520)
     assert saving.usd_per_month.high == pytest.approx(2.95 * 17_520)
     assert saving.unrounded_usd_per_month == pytest.approx(2.9 * 17_520)
-    most = value_saving(saved(2, low=2), Range(9, 12, 20), fleet, is_replayed=True).instances
+    most = value_saving(
+        saved(2, low=2), Range(9, 12, 20), fleet, worth(), is_replayed=True
+    ).instances
     assert most == Range(2, 2, 8)
 
 
 def test_the_low_of_a_saving_is_that_of_the_ends_of_the_constants() -> None:
     # Replays at middle constants give back one instance, those at the ends none: $0 to $17 520.
-    saving = value_saving(saved(1, low=0), Range(0.4, 0.9, 1.2), make_fleet(), is_replayed=True)
+    saving = value_saving(
+        saved(1, low=0),
+        Range(0.4, 0.9, 1.2),
+        make_fleet(),
+        gpu_worth(make_fleet()),
+        is_replayed=True,
+    )
     assert saving.instances == Range(0, 1, 1.2)
     assert saving.usd_per_month.low == 0.0
     assert saving.usd_per_month.value == pytest.approx(17_520)
@@ -231,28 +243,36 @@ def test_the_low_of_a_saving_is_that_of_the_ends_of_the_constants() -> None:
 
 def test_an_estimate_without_a_replay_has_a_low_of_nothing() -> None:
     fleet = make_fleet()
-    assert value_saving(saved(0), Range(2, 2.9, 4), fleet, is_replayed=False).instances == Range(
-        0, 2, 4
-    )
+    assert value_saving(
+        saved(0), Range(2, 2.9, 4), fleet, worth(), is_replayed=False
+    ).instances == Range(0, 2, 4)
     # The last instance serves, unless the rival needs more than all of them.
     all_of_it = Range(9, 12, 20)
-    assert value_saving(saved(0), all_of_it, fleet, is_replayed=False).instances.value == 7
-    able = value_saving(saved(0), all_of_it, fleet, is_replayed=False, is_rival_able=False)
+    assert value_saving(saved(0), all_of_it, fleet, worth(), is_replayed=False).instances.value == 7
+    able = value_saving(saved(0), all_of_it, fleet, worth(), is_replayed=False, is_rival_able=False)
     assert able.instances.value == 8
 
 
-def test_costs_of_options() -> None:
-    fleet = make_fleet()
-    assert option_usd_per_month("dram_idle", fleet) == Range(0, 0, 0)
-    pool = option_usd_per_month("pool_dram_tcp", fleet)
-    hardware = pool_usd_per_month(fleet)
-    # hardware and power, and operations of $2 000 (none to $8 000)
+def test_costs_of_options_that_nobody_states() -> None:
+    bills = Bills(make_fleet())
+    assert bills.usd_per_month("dram_idle") == Range(0, 0, 0)
+    idle = bills.bill("dram_idle")
+    assert idle is not None
+    assert idle.idle_dram_at_cost.value > 0
+    pool = bills.bill("pool_dram_tcp")
     assert pool is not None
-    assert (pool.low, pool.value, pool.high) == pytest.approx(
-        (hardware.low, hardware.mid + 2000, hardware.high + 8000)
-    )
-    assert option_usd_per_month("pool_cloud_tcp", fleet) is None
-    assert instance_usd_per_month(fleet).value == pytest.approx(17_520)
+    assert {"pool_nodes", "pool_dram", "pool_nics", "power", "operations"} <= {
+        line.id for line in pool.lines
+    }
+    assert bills.usd_per_month("pool_cloud_tcp") is None
+
+
+def test_a_stated_need_is_what_is_priced() -> None:
+    fleet = make_fleet()
+    bills = Bills(fleet, needs={"pool_dram_tcp": Need(pool_dram_bytes=1e12)})
+    bill = bills.bill("pool_dram_tcp")
+    assert bill is not None
+    assert [line.id for line in bill.lines] == ["pool_dram", "power", "financing"]
 
 
 def test_ranges_take_the_widest_interval() -> None:

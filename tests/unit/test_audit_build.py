@@ -316,7 +316,7 @@ def test_salt_is_not_in_the_record_and_harmless_defaults_do_not_matter() -> None
 
 def test_assumptions_carry_source_and_interval_or_reason() -> None:
     assumptions = build_audit(make_input()).assumptions
-    assert {"llm", "prices.gpu_usd_per_hour", "audit.operations_usd_per_month"} <= {
+    assert {"llm", "prices.gpu_usd_per_hour", "prices.operations_fte_share"} <= {
         assumption.id for assumption in assumptions
     }
     for assumption in assumptions:
@@ -352,7 +352,7 @@ def test_every_assumption_says_who_stands_behind_it() -> None:
         "fleet.pool_nodes",
         "fleet.pool_dram_bytes",
         "fleet.pool_nics_per_node",
-        "audit.operations_usd_per_month",
+        "prices.operations_fte_share",
         "fleet_busy_share",
         "moves.dram_idle_share",
     } <= estimates
@@ -370,7 +370,7 @@ def test_estimates_come_first_and_pool_and_money_before_the_rest() -> None:
         "fleet.pool_nics_per_node",
     ]
     ids = [one.id for one in assumptions]
-    assert ids.index("audit.operations_usd_per_month") < ids.index("hardware")
+    assert ids.index("prices.operations_fte_share") < ids.index("hardware")
     assert ids.index("hardware") < ids.index("moves.dram_lookup_s")
 
 
@@ -378,7 +378,7 @@ def test_a_stated_pool_is_confirmed_and_no_longer_pool_size() -> None:
     fleet = default_fleet(make_deployment(), 8)
     inputs = make_input(fleet=make_fleet())
     assert inputs.unconfirmed == ()
-    assert make_input(fleet=fleet).unconfirmed == ("pool size", "idle DRAM")
+    assert make_input(fleet=fleet).unconfirmed == ("pool size", "idle DRAM", "GPU contract")
     nodes = replace(fleet, pool_nodes=fleet.pool_nodes.given(2, source="fleet.toml"))
     assert "pool size" in make_input(fleet=nodes).unconfirmed  # its DRAM is still an estimate
 

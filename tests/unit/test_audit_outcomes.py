@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,12 @@ pool_dram_bytes = "4TiB"
 pool_nics_per_node = 2
 dram_idle_bytes_per_instance = "64GiB"
 gpu_usd_per_hour = 3.0
+
+[gpu_contract]
+kind = "reserved"
+until = 2026-05-31
 """
+AFTER_THE_CONTRACT = "2026-06-30T00:00:00+00:00"
 
 
 def write_log(
@@ -89,7 +95,8 @@ def audit(
     flags = {name: value for name, value in stated.items() if name not in unstated}
     settings = resolve_settings(flags, environment={}, cwd=log.parent)
     outcome = api.ingest([log], output=log.parent / "out", settings=settings)
-    return build_audit(audit_input(outcome.dataset, [log], settings, SilentProgress()))
+    inputs = audit_input(outcome.dataset, [log], settings, SilentProgress())
+    return build_audit(replace(inputs, generated_at=AFTER_THE_CONTRACT))
 
 
 def test_pays(tmp_path: Path) -> None:
@@ -99,7 +106,7 @@ def test_pays(tmp_path: Path) -> None:
     options = {option.id: option for option in record.options}
     assert verdict.option is not None
     pool = options[verdict.option]
-    # Two instances keep what HBM alone needs three for: $17,520 against about $4,200 a month.
+    # Two instances keep what HBM alone needs three for: $17,520 against about $5,000 a month.
     assert pool.instances_at_slo == 2
     assert options["hbm_only"].instances_at_slo == 3
     assert pool.whole_instances_saved is not None

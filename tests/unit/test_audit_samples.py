@@ -53,7 +53,7 @@ def test_the_verdict_shows_its_division(record: AuditRecord) -> None:
     # One instance stays however much prefill is freed: the estimate is below one of them.
     verdict = record.verdict
     assert verdict.outcome == "does_not_pay"
-    division = "times the load of this trace, at the same reuse and pool size: $4,122 of cost"
+    division = "times the load of this trace, at the same reuse and pool size: $4,843 of cost"
     assert any(division in one for one in verdict.conditions)
 
 

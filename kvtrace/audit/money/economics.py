@@ -1,16 +1,16 @@
 """Money: what freed prefill time is worth, and what each option adds a month; all with intervals.
 
 A pool frees prefill only. GPU time is worth its price where it can be given back in whole instances
-(groups of GPUs) without a worse TTFT, which replays on fewer instances show; a pool costs its
-nodes, DRAM, ports, power and operations.
+(groups of GPUs) without a worse TTFT, which replays on fewer instances show. What an instance is
+worth is in `gpu_worth.py`, what an option costs in `bills.py`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
+from kvtrace.audit.money.gpu_worth import GpuWorth
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.slo.fleets import Saved
 from kvtrace.audit.thresholds import (
@@ -23,26 +23,8 @@ from kvtrace.audit.thresholds import (
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.verdict.bounds import busiest_instances
 from kvtrace.cost.evidence import Constant
-from kvtrace.cost.fleet import Fleet, MonthlyCost, gpu_usd_per_month, pool_usd_per_month
+from kvtrace.cost.fleet import Fleet
 from kvtrace.schema.arrays import FloatArray, IntArray
-
-OPERATIONS: Final = Constant(
-    id="audit.operations_usd_per_month",
-    title="operating a pool: a tenth of an engineer",
-    value=2000.0,
-    unit="USD/month",
-    low=0.0,
-    high=8000.0,
-    kind="assumed",
-    source="policy: from nothing to half an engineer; nobody measured it, put your own",
-    as_of="2026",
-)
-FREE_OPTIONS: Final = frozenset(
-    {"as_observed", "recompute", "hbm_only", "kv_routing", "dram_idle", "dram_idle_kv_routing"}
-)
-"""Options that buy nothing. Idle DRAM is priced at zero: it is there."""
-POOL_OF_FLEET: Final = "pool_dram_"
-"""Pooled options that are the fleet's own pool, whatever the path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +74,14 @@ def peak_instances(arrived_at_ns: IntArray, seconds: FloatArray, span_s: float) 
     return Range(low, value, max(value, minutes / FLEET_BUSY_SHARE_LOW.value, burst))
 
 
-def instance_usd_per_month(fleet: Fleet) -> Range:
-    """USD of one instance (all its GPUs) for a mean month."""
-    return _range_of_cost(gpu_usd_per_month(fleet, fleet.gpus_per_instance))
-
-
 def value_saving(
-    saved: Saved, freed: Range, fleet: Fleet, *, is_replayed: bool, is_rival_able: bool = True
+    saved: Saved,
+    freed: Range,
+    fleet: Fleet,
+    worth: GpuWorth,
+    *,
+    is_replayed: bool,
+    is_rival_able: bool = True,
 ) -> Saving:
     """Worth of saved instances; never more than the fleet.
 
@@ -112,24 +95,12 @@ def value_saving(
     value = float(saved.at_least if is_replayed else max(saved.at_least, estimate))
     high = max(value, min(freed.high, float(fleet.instances)))
     instances = Range(float(saved.low), value, high)
-    month = instance_usd_per_month(fleet)
+    unrounded = Range.exact(min(freed.value, float(fleet.instances)))
     return Saving(
         instances=instances,
-        usd_per_month=instances * month,
-        unrounded_usd_per_month=min(freed.value, float(fleet.instances)) * month.value,
+        usd_per_month=worth.usd_per_month(instances, of=fleet.instances),
+        unrounded_usd_per_month=worth.usd_per_month(unrounded, of=fleet.instances).value,
     )
-
-
-def option_usd_per_month(option_id: str, fleet: Fleet) -> Range | None:
-    """What the option adds a month; null where its cost is not modelled.
-
-    Assumes: the GPU nodes have the network ports that they need, and the racks have room.
-    """
-    if option_id in FREE_OPTIONS:
-        return Range.exact(0.0)
-    if option_id.startswith(POOL_OF_FLEET):
-        return _range_of_cost(pool_usd_per_month(fleet)) + range_of(OPERATIONS)
-    return None
 
 
 def usd_quantity(ident: str, amount: Range, *, title: str, source: str) -> Quantity:
@@ -144,7 +115,3 @@ def usd_quantity(ident: str, amount: Range, *, title: str, source: str) -> Quant
         source=source,
         kind="modelled",
     )
-
-
-def _range_of_cost(cost: MonthlyCost) -> Range:
-    return Range(cost.low, cost.mid, cost.high)

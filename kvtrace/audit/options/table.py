@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kvtrace.audit.findings.check import hit_tokens, is_local, is_pool
+from kvtrace.audit.money.bills import Bills
 from kvtrace.audit.money.economics import (
-    FREE_OPTIONS,
     freed_instances,
-    option_usd_per_month,
     usd_quantity,
     value_saving,
 )
+from kvtrace.audit.money.gpu_worth import GpuWorth, gpu_worth
 from kvtrace.audit.record import HitCost, LinkLedger, Option, Percentiles, Quantity
 from kvtrace.audit.slo.fleets import TODAY, Fleets
 from kvtrace.audit.thresholds import LINK_BINDS, PREFILL_BINDS
@@ -29,7 +29,7 @@ from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.summary import gpu_seconds, hit_costs, move_seconds, percentiles
 from kvtrace.schema.arrays import FloatArray
 
-_COST_SOURCE: Final = "nodes, DRAM, ports, power and operations; prices in the assumptions"
+_COST_SOURCE: Final = "the bill of what it needs, line by line in the economics"
 _NOTHING: Final = "recompute"
 
 
@@ -38,6 +38,8 @@ class Money:
     """What options are priced with, beside the fleet."""
 
     fleet: Fleet
+    bills: Bills
+    worth: GpuWorth
     fleets: Fleets = field(default_factory=lambda: Fleets({}, None))
     deployment: Deployment | None = None
     """Null: no ranges of the path's constants."""
@@ -60,7 +62,8 @@ def build_options(
 
     Without `money` nothing is said of savings and of the SLO.
     """
-    money = Money(fleet=fleet) if money is None else money
+    if money is None:
+        money = Money(fleet=fleet, bills=Bills(fleet), worth=gpu_worth(fleet))
     by_id = {result.scenario.option_id: result for result in results}
     sparing = {result.scenario.option_id: result for result in arbiter}
     options = []
@@ -175,14 +178,14 @@ def _binds(result: ReplayResult) -> str:
 def _add_money(
     option: Option, result: ReplayResult, base: ReplayResult | None, money: Money
 ) -> None:
-    cost = option_usd_per_month(option.id, money.fleet)
+    cost = money.bills.usd_per_month(option.id)
     if cost is not None:
         option.usd_per_month = cost.value
         option.cost = usd_quantity(
             f"cost:{option.id}",
             cost,
             title=f"{option.title}: cost",
-            source="nothing is bought" if option.id in FREE_OPTIONS else _COST_SOURCE,
+            source=_COST_SOURCE if cost.high else "nothing is bought",
         )
     if base is None or not money.span_s or not option.is_feasible:
         return
@@ -193,6 +196,7 @@ def _add_money(
         saved,
         freed,
         money.fleet,
+        money.worth,
         is_replayed=saved.is_replayed or not _keeps_slo(option, money),
         is_rival_able=not base.is_overloaded,
     )
@@ -218,7 +222,7 @@ def _add_money(
             saving.usd_per_month,
             title=f"{option.title}: saved {against}, in whole instances",
             source="whole instances: value by replays at the middle of the constants, low by the "
-            "same at their ends, high by freed prefill time; GPU price in the assumptions",
+            "same at their ends, high by freed prefill time; " + money.worth.note,
         )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from kvtrace.audit.money.economics import freed_instances, instance_usd_per_month, peak_instances
+from kvtrace.audit.money.economics import freed_instances, peak_instances
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.verdict.bounds import (
     all_prefill_upper_s,
@@ -73,7 +73,7 @@ def _bound(
     if _is_fleet_enough(weighing):
         most = float(weighing.fleet.instances)
         instances = Range(*(min(one, most) for one in _ends(instances)))
-    saving = instances * instance_usd_per_month(weighing.fleet)
+    saving = instances * weighing.worth.instance_usd_per_month
     return Bound(instances=instances, saving=saving, what=what, is_peak=is_peak)
 
 
@@ -93,7 +93,7 @@ def _mean_prefill(weighing: Weighing) -> Bound | None:
     if busy_s is None or span_s is None:
         return None
     freed = freed_instances(busy_s, span_s) * weighing.factor
-    saving = freed * instance_usd_per_month(weighing.fleet)
+    saving = freed * weighing.worth.instance_usd_per_month
     return Bound(instances=freed, saving=saving, what=_FREE_PREFILL, is_peak=False)
 
 

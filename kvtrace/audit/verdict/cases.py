@@ -198,6 +198,8 @@ class Case:
     gpu_usd_per_hour: Range | None = None
     unreplayed_rivals: tuple[str, ...] = ()
     """What must hold of cheaper rivals that nobody replayed, as conditions."""
+    contract: str = ""
+    """What a GPU that is given back is worth by its contract, in one sentence."""
     gpus_per_instance: int = 1
     latency: str | None = None
     """What the options do to TTFT, in one sentence; null without a replayed pool."""

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from kvtrace.audit.findings.check import is_pool
-from kvtrace.audit.money.economics import freed_instances, option_usd_per_month, value_saving
+from kvtrace.audit.money.bills import Bills
+from kvtrace.audit.money.economics import freed_instances, value_saving
+from kvtrace.audit.money.gpu_worth import GpuWorth
 from kvtrace.audit.slo.figures import SloCheck
 from kvtrace.audit.slo.fleets import Fleets, Standing
 from kvtrace.audit.uncertainty.ranges import Range, ratio
@@ -21,26 +23,27 @@ from kvtrace.units import format_seconds
 
 
 def pool_cases(
-    fleets: Fleets, fleet: Fleet, *, span_s: float | None, factor: Range
+    fleets: Fleets, bills: Bills, worth: GpuWorth, *, span_s: float | None, factor: Range
 ) -> Iterator[PoolCase]:
     """One row per pooled option whose cost is known. `factor`: range of prefill seconds."""
     rival = fleets.rival
     if rival is None or not span_s:
         return
     for ident, standing in fleets.standings.items():
-        cost = option_usd_per_month(ident, fleet)
+        cost = bills.usd_per_month(ident)
         if is_pool(ident) and cost is not None:
-            yield _pool_case(fleets, standing, rival, fleet, (span_s, factor, cost))
+            yield _pool_case(fleets, standing, rival, (bills.fleet, worth), (span_s, factor, cost))
 
 
 def _pool_case(
     fleets: Fleets,
     standing: Standing,
     rival: Standing,
-    fleet: Fleet,
+    priced: tuple[Fleet, GpuWorth],
     measures: tuple[float, Range, Range],
 ) -> PoolCase:
     span_s, factor, cost = measures
+    fleet, worth = priced
     result = standing.result
     ident = result.scenario.option_id
     busy_s = gpu_seconds(rival.result) - gpu_seconds(result)
@@ -50,6 +53,7 @@ def _pool_case(
         saved,
         freed,
         fleet,
+        worth,
         is_replayed=saved.is_replayed,
         is_rival_able=rival.is_feasible,
     )

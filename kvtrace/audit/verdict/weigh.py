@@ -7,10 +7,7 @@ from typing import Final
 
 from kvtrace.audit.findings.check import is_pool
 from kvtrace.audit.findings.sampling import log_gap, sampled_log
-from kvtrace.audit.money.economics import (
-    option_usd_per_month,
-    range_of,
-)
+from kvtrace.audit.money.economics import range_of
 from kvtrace.audit.slo.fleets import OBSERVED, TODAY, Fleets
 from kvtrace.audit.thresholds import LITTLE
 from kvtrace.audit.uncertainty.ranges import Range, ratio
@@ -43,7 +40,11 @@ def build_case(weighing: Weighing) -> Case:
     is_known = reuse.reusable_tokens is not None
     span_s = weighing.arrival_span_s
     pools = (
-        tuple(pool_cases(fleets, weighing.fleet, span_s=span_s, factor=weighing.factor))
+        tuple(
+            pool_cases(
+                fleets, weighing.bills, weighing.worth, span_s=span_s, factor=weighing.factor
+            )
+        )
         if is_known and trace is not None
         else ()
     )
@@ -66,6 +67,7 @@ def build_case(weighing: Weighing) -> Case:
         unconfirmed=weighing.unconfirmed,
         next_measurement=weighing.next_measurement,
         gpu_usd_per_hour=range_of(weighing.fleet.gpu_usd_per_hour),
+        contract=weighing.worth.note,
         gpus_per_instance=weighing.fleet.gpus_per_instance,
         trace_prompt_tokens=data.prompt_tokens,
         trace_reusable_tokens=reuse.reusable_tokens,
@@ -174,7 +176,7 @@ def _tail(result: ReplayResult) -> tuple[str | None, float]:
 def _lowest_pool_cost(weighing: Weighing) -> Range | None:
     """Of any pool that is considered: the lowest low, value and high."""
     ids = {o.id for o in weighing.options if is_pool(o.id)} or {DEFAULT_POOL}
-    costs = [c for ident in ids if (c := option_usd_per_month(ident, weighing.fleet)) is not None]
+    costs = [c for ident in ids if (c := weighing.bills.usd_per_month(ident)) is not None]
     if not costs:
         return None
     return Range(

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from kvtrace.audit.money.bills import Bills
+from kvtrace.audit.money.gpu_worth import GpuWorth
 from kvtrace.audit.record import Data, NextMeasurement, Option, Reuse
 from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.uncertainty.ranges import Range
@@ -27,6 +29,8 @@ class Weighing:
     data: Data
     reuse: Reuse
     fleet: Fleet
+    bills: Bills
+    worth: GpuWorth
     deployment: Deployment
     prefill: PrefillTime | None
     """Of one instance, for the bound without a replay; null where the FLOPs are not known."""

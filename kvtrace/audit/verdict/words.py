@@ -72,7 +72,7 @@ def money_reason(case: Case, pool: PoolCase) -> str:
         return too_short_for_a_month(case)
     return (
         f"{pool.title} (modelled): saves {usd(pool.saving)}, costs {usd(pool.cost)}"
-        f"{repeated_window(case)}"
+        f"{repeated_window(case)}{f'; {case.contract}' if case.contract else ''}"
     )
 
 

@@ -12,12 +12,7 @@ from kvtrace.cost.fleet.fleet import (
     Purchase,
     Sharing,
 )
-from kvtrace.cost.fleet.monthly import (
-    MonthlyCost,
-    dram_usd_per_month,
-    gpu_usd_per_month,
-    pool_usd_per_month,
-)
+from kvtrace.cost.fleet.monthly import gpu_usd_per_month
 from kvtrace.cost.fleet.prices import Prices
 
 __all__ = [
@@ -25,17 +20,14 @@ __all__ = [
     "ContractKind",
     "Fleet",
     "GpuContract",
-    "MonthlyCost",
     "Network",
     "Parallel",
     "Prices",
     "Purchase",
     "Sharing",
     "default_fleet",
-    "dram_usd_per_month",
     "fleet_of",
     "gpu_usd_per_month",
     "load_fleet",
-    "pool_usd_per_month",
     "read_fleet_file",
 ]

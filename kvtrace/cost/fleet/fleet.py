@@ -26,7 +26,13 @@ _POOL_PRICES: Final = (
     "pool_node_usd",
     "pool_node_watts",
     "dram_watts_per_gb",
-    "electricity_usd_per_kwh",
+    "meter_usd_per_kwh",
+    "cooling_factor",
+    "operations_fte_share",
+    "fte_usd_per_year",
+    "licence_usd_per_node_month",
+    "support_share_per_year",
+    "financing_rate_per_year",
     "amortisation_months",
 )
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 from kvtrace.cost.evidence import Constant, EvidenceKind
 from kvtrace.cost.fleet.answer import Answer
 from kvtrace.cost.fleet.fleet import Fleet, Parallel
-from kvtrace.cost.fleet.prices import NIC_PRICES, price_names
+from kvtrace.cost.fleet.prices import NIC_PRICES, Prices, price_names
 from kvtrace.cost.fleet.values import Stated
 from kvtrace.cost.slo_target import SloTarget
 
@@ -170,7 +170,21 @@ def _with_prices(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Flee
         elif name in NIC_PRICES and "prices.nic_usd_per_port" in stated:
             of_any = stated["prices.nic_usd_per_port"]
             prices = prices.with_stated(_given(prices[name], of_any, path))
-    return replace(fleet, prices=prices)
+    return replace(fleet, prices=_electricity(prices, stated))
+
+
+def _electricity(prices: Prices, stated: Mapping[str, Stated]) -> Prices:
+    """A price that is stated with cooling is that at the meter times the cooling factor."""
+    if "prices.electricity_usd_per_kwh" not in stated or "prices.meter_usd_per_kwh" in stated:
+        return prices
+    cooled, cooling = prices["electricity_usd_per_kwh"], prices["cooling_factor"]
+    meter = replace(
+        cooled.scaled(1.0 / cooling.value),
+        id="prices.meter_usd_per_kwh",
+        title=prices["meter_usd_per_kwh"].title,
+    )
+    exact = replace(cooling, low=None, high=None)
+    return prices.with_stated(meter).with_stated(exact)
 
 
 def _slo(stated: Mapping[str, Stated]) -> SloTarget:
