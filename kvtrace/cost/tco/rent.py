@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet
-from kvtrace.cost.hardware import load_hardware
 from kvtrace.cost.interval import Interval
+from kvtrace.cost.profiles import load_hardware
 from kvtrace.cost.tco.bill import BillLine
 from kvtrace.cost.tco.need import Need
 from kvtrace.cost.tco.running import running
