@@ -23,7 +23,7 @@ from kvtrace.errors import ModelError
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
-Param = bool | int | float | str | None | Sequence[int] | Sequence[float] | Sequence[str]
+Param = bool | int | float | str | None | Sequence[int] | Sequence[float | None] | Sequence[str]
 """What a query parameter can be."""
 
 _Result = TypeVar("_Result")

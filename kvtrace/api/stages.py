@@ -28,6 +28,7 @@ from kvtrace.api.sizing_params import sizing_params
 from kvtrace.api.uncached import uncached_prefill_tokens
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.sizing.value import reuse_value
+from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.tables.carried import is_carried
 from kvtrace.config import Settings
 from kvtrace.cost.deployment import Deployment
@@ -168,7 +169,7 @@ def audit_input(
     watch.start("query")
     span_s = None if whole is None else _span_s(whole)
     value = reuse_value(whole, modelled.deployment, modelled.setup.fleet)
-    queries = _run_queries(dataset, modelled.setup, sizing_params(value, span_s))
+    queries = _run_queries(dataset, modelled.setup, value, span_s)
     watch.finish(f"{len(queries)} queries")
     return AuditInput(
         manifest=dataset.manifest,
@@ -236,10 +237,11 @@ def has_data(manifest: Manifest, reads: Sequence[str]) -> bool:
 
 
 def _run_queries(
-    dataset: Dataset, setup: Setup, sizing: dict[str, Param]
+    dataset: Dataset, setup: Setup, value: ReuseValue | None, span_s: float | None
 ) -> dict[str, QueryResult]:
     catalog = load_catalog()
-    known = _known_params(dataset.manifest, setup) | sizing
+    known = _known_params(dataset.manifest, setup)
+    known |= sizing_params(setup.deployment, setup.fleet, value, span_s, known)
     results = {}
     with dataset.session() as session:
         for name in filter(is_carried, catalog.names()):

@@ -32,6 +32,7 @@ from kvtrace.audit.record import (
 from kvtrace.audit.reuse_kv import build_kv_part, build_reuse_part
 from kvtrace.audit.sharing.record import SharingScope
 from kvtrace.audit.sharing.scopes import build_scopes
+from kvtrace.audit.sizing.build import build_sizing
 from kvtrace.audit.slo.check import lookup_slack_s
 from kvtrace.audit.slo.fleets import Fleets, build_fleets
 from kvtrace.audit.tables.carried import build_tables
@@ -111,6 +112,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         )
     )
     prefill = _prefill(deployment) if inputs.is_serving_confirmed else None
+    part = build_sizing(inputs, basis.options, basis.window)
     return AuditRecord(
         schema_version=AUDIT_SCHEMA_VERSION,
         generated_at=inputs.generated_at,
@@ -125,10 +127,12 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         | build_modelled_tables(inputs.trace, inputs.replays, deployment)
         | build_measured_tables(measured, prefill)
         | moves_table(basis.moves)
-        | links_table(basis.links),
+        | links_table(basis.links)
+        | part.tables,
         reproduce=_reproduce(inputs),
         replay_window=basis.window,
         sharing=basis.sharing,
+        sizing=part.sizing,
     )
 
 

@@ -13,6 +13,7 @@ import msgspec
 from kvtrace.audit.quantity import OriginState as OriginState
 from kvtrace.audit.quantity import Quantity as Quantity
 from kvtrace.audit.sharing.record import SharingScope
+from kvtrace.audit.sizing.record import Sizing
 from kvtrace.schema.manifest import FileEntry, Grade, Note, SourceEntry
 
 AUDIT_SCHEMA_VERSION: Final = 1
@@ -334,3 +335,6 @@ class AuditRecord(msgspec.Struct, kw_only=True):
     """Of all options; null where nothing was replayed."""
     sharing: list[SharingScope] = []
     """By who may share a cache, the widest scope first; empty where no request has blocks."""
+    sizing: Sizing | None = None
+    """How large a pool should be, what it must carry, and where it breaks even; null in records of
+    versions before it."""

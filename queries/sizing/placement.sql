@@ -1,11 +1,12 @@
 -- name: sizing/placement
 -- question: What should be kept where: which tokens come back how soon, and how many bytes does each class hold?
 -- grain: one row per class of idle time
--- params: classes VARCHAR[] = null, classes_until_s DOUBLE[] = null, kv_bytes_per_token DOUBLE = null
+-- params: classes VARCHAR[] = null, classes_bytes DOUBLE[] = null, classes_until_s DOUBLE[] = null, kv_bytes_per_token DOUBLE = null
 -- reads: requests, reuse
 -- order: place
--- note: a block moves down by age: it is in a class while the time since its last use lies in the class's range, each from where the one above it ends. classes_until_s rises; infinity or null: without end.
--- note: classes null: hot up to 5 minutes, warm up to an hour, cold up to a day, and beyond. `kvtrace analyze` gives the break-even residencies of its tiers.
+-- note: a block moves down by age: it is in a class while the time since its last use lies in the class's range, each from where the one above it ends. A class ends where it is full (classes_bytes, with those above it; null: never) or at classes_until_s (null: never), whichever comes first.
+-- note: full: the age below which blocks take that many bytes on the mean (the characteristic time of an LRU cache: Che, Tung, Wang, Hierarchical Web Caching Systems, 2002); it needs kv_bytes_per_token.
+-- note: all lists null: hot up to 5 minutes, warm up to an hour, cold up to a day, and beyond. `kvtrace analyze` gives HBM and idle DRAM by their bytes and the pool by its bytes and its break-even residency.
 -- note: held bytes are the mean over the window, from an empty start, blocks that never come back included. No rows without a clock.
 with clocked as (   -- one row per atom of a request with an arrival
     select
@@ -42,10 +43,25 @@ idle_times as (   -- one row per use of an atom: seconds until its next one, or 
     cross join span
     group by clocked.cache_domain, clocked.atom
 ),
+ages as (   -- one row per idle time: token-seconds of all uses cut at it
+    select
+        idle_s,
+        coalesce(sum(token_count * idle_s) over up_to, 0)
+            + idle_s * (sum(token_count) over () - sum(token_count) over up_to) as token_seconds,
+        coalesce(sum(token_count * idle_s) over up_to, 0) as ended_token_seconds,
+        sum(token_count) over () - sum(token_count) over up_to as running_tokens
+    from (
+        select idle_s, sum(token_count)::double as token_count from idle_times group by idle_s
+        union all
+        select -1e-9, 0
+    ) as by_age
+    window up_to as (order by idle_s)
+),
 asked as (   -- one row per class that is asked for
     select
         unnest(range(1, len(lists.names) + 1)) as place,
         unnest(lists.names) as class,
+        unnest(lists.sizes) as bytes,
         unnest(lists.until_s) as until_s
     from (
         select
@@ -53,17 +69,53 @@ asked as (   -- one row per class that is asked for
                 getvariable('classes')::varchar[], ['hot', 'warm', 'cold', 'beyond']
             ) as names,
             coalesce(
-                getvariable('classes_until_s')::double[], [300, 3600, 86400, null]
+                getvariable('classes_bytes')::double[], [null, null, null, null]
+            ) as sizes,
+            coalesce(
+                getvariable('classes_until_s')::double[],
+                case
+                    when getvariable('classes')::varchar[] is null then [300, 3600, 86400, null]
+                    else [null]
+                end
             ) as until_s
     ) as lists
+),
+filled as (   -- one row per class: token-seconds that it and those above it hold
+    select
+        place,
+        class,
+        coalesce(until_s, 'infinity'::double) as until_s,
+        case
+            when bytes is not null
+            then sum(bytes) over (order by place)
+                / getvariable('kv_bytes_per_token')::double * span.span_s
+        end as room_token_seconds
+    from asked
+    cross join span
+),
+ends as (   -- one row per class: where it ends
+    select
+        filled.place,
+        filled.class,
+        max(least(
+            filled.until_s,
+            case
+                when coalesce(ages.running_tokens, 0) = 0
+                then 'infinity'::double
+                else (filled.room_token_seconds - ages.ended_token_seconds) / ages.running_tokens
+            end
+        )) over (order by filled.place) as until_s
+    from filled
+    asof left join ages on ages.token_seconds < filled.room_token_seconds
+    where filled.place is not null
 ),
 classes as (   -- one row per class: from where the one above it ends
     select
         place,
         class,
-        lag(coalesce(until_s, 'infinity'::double), 1, 0) over (order by place) as from_s,
-        coalesce(until_s, 'infinity'::double) as until_s
-    from asked
+        lag(until_s, 1, 0) over (order by place) as from_s,
+        until_s
+    from ends
 ),
 held as (   -- one row per class: tokens that come back from it, and token-seconds spent in it
     select

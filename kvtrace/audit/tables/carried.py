@@ -82,6 +82,11 @@ TITLES: Final[Mapping[str, str]] = {
     "sharing/roots": "Prefixes that many conversations begin with",
     "sharing/scopes": "Reuse by who shares the cache, and what isolation costs (idealised)",
     "sharing/top_prefixes": "Top shared prefixes (unlimited cache)",
+    "sizing/placement": "What to keep where, by the time since its last use (modelled)",
+    "sizing/pool_curve": "What each size of a pool serves beyond HBM and idle DRAM (modelled)",
+    "sizing/pool_size": "Where the curve of a pool flattens (modelled)",
+    "sizing/pool_traffic": "Bytes a second into and out of a pool, by minute (modelled)",
+    "sizing/residency": "Reuse within each tier's break-even residency (modelled)",
     "writes/endurance": "SSD writes a day and life of the drives (idealised)",
     "writes/second_use": "Storing at the first or at the second use (unlimited cache)",
     "writes/summary": "Written against read (unlimited cache)",
@@ -93,6 +98,7 @@ _ON_SIZES: Final = (
     "pooling/",
     "replay/",
     "reuse/capacity_marks",
+    "sizing/",
     "writes/endurance",
 )
 """Queries over replays, or over sizes of tiers (or a usual life of drives) that are settings."""

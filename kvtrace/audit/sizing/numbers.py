@@ -1,0 +1,76 @@
+"""The recommended sizes, from the rows of the queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from kvtrace.audit.inputs import ResultOfQuery
+from kvtrace.audit.quantity import Quantity
+from kvtrace.audit.view import Row, number, rows_of
+
+SIZE_QUERY: Final = "sizing/pool_size"
+TRAFFIC_QUERY: Final = "sizing/pool_traffic"
+_TITLES: Final = {
+    "pool_dram": "DRAM of a pool beyond which a GB costs more than its hits are worth",
+    "pool_ssd": "flash of a pool beyond which a GB costs more than its hits are worth",
+}
+_ONE_CURVE: Final = (
+    "one LRU cache behind HBM and idle DRAM of all instances (idealised); at the middle of prices "
+    "and of a token's worth"
+)
+
+
+def recommended(queries: Mapping[str, ResultOfQuery]) -> list[Quantity]:
+    """Bytes by medium, the knee, and ports of each pool node; what is unknown is left out."""
+    sizes = rows_of(queries, SIZE_QUERY)
+    return [*_sizes(sizes), *_knee(sizes), *_ports(rows_of(queries, TRAFFIC_QUERY))]
+
+
+def _sizes(rows: list[Row]) -> Iterator[Quantity]:
+    for row in rows:
+        best, medium = number(row, "best_bytes"), str(row["medium"])
+        if best is not None:
+            yield _exact(
+                f"best_bytes:{medium}",
+                best,
+                "bytes",
+                _TITLES.get(medium, medium),
+                f"{SIZE_QUERY}: {_ONE_CURVE}",
+            )
+
+
+def _knee(rows: list[Row]) -> Iterator[Quantity]:
+    knee = number(rows[0], "knee_bytes") if rows else None
+    if knee is not None:
+        yield _exact(
+            "knee_bytes",
+            knee,
+            "bytes",
+            "pool at the knee of the curve: most hits for its bytes, whatever the price",
+            f"{SIZE_QUERY}: {_ONE_CURVE}",
+        )
+
+
+def _ports(rows: list[Row]) -> Iterator[Quantity]:
+    known = [int(n) for row in rows if (n := number(row, "ports_per_node")) is not None]
+    if known:
+        yield _exact(
+            "ports_per_node",
+            max(known),
+            "ports",
+            "ports of each pool node that the P99 minute of its busier direction needs",
+            f"{TRAFFIC_QUERY}: a pool of the fleet's size and nodes; usable rate and limit of use",
+        )
+
+
+def _exact(ident: str, value: float, unit: str, title: str, source: str) -> Quantity:
+    return Quantity(
+        id=ident,
+        value=value,
+        unit=unit,
+        title=title,
+        source=source,
+        kind="modelled",
+        interval_reason="one trace; prices and worth at their middle",
+    )
