@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kvtrace.api.describequery import QueryDescription
+    from kvtrace.api.explain_names import names_to_explain
+    from kvtrace.api.explaining import Explained, explain
     from kvtrace.api.gates import GateOutcome, check_gates, judge_gates
     from kvtrace.api.hardware_sheets import HardwareListing, HardwareSheet, hardware
     from kvtrace.api.ledgers import LedgerOutcome, ledger
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Audit",
+    "Explained",
     "FormatListing",
     "GateOutcome",
     "HardwareListing",
@@ -71,6 +74,7 @@ __all__ = [
     "check_gates",
     "describe_formats",
     "describe_query",
+    "explain",
     "export",
     "hardware",
     "has_query",
@@ -81,6 +85,7 @@ __all__ = [
     "list_queries",
     "llm",
     "load_audit",
+    "names_to_explain",
     "open_dataset",
     "parse_window",
     "policies",
@@ -100,6 +105,8 @@ __all__ = [
 
 _NAMES: Final = {
     "describequery": ("QueryDescription",),
+    "explain_names": ("names_to_explain",),
+    "explaining": ("Explained", "explain"),
     "gates": ("GateOutcome", "check_gates", "judge_gates"),
     "hardware_sheets": ("HardwareListing", "HardwareSheet", "hardware"),
     "ledgers": ("LedgerOutcome", "ledger"),

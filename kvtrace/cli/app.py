@@ -15,6 +15,7 @@ from kvtrace import __version__
 from kvtrace.cli import (
     analyze,
     cost,
+    explain,
     export,
     formats,
     hardware,
@@ -50,7 +51,8 @@ app.command("policies", short_help="Eviction policies against what any cache cou
 )
 app.command("pooling", short_help="Private caches against one shared pool.")(pooling.pooling)
 app.add_typer(cost.app, name="cost", short_help="The cost model against measurements.")
-app.command("report", short_help="The HTML again, from audit.json alone.")(report.report)
+app.command("report", short_help="HTML, Markdown or an ADR, from audit.json alone.")(report.report)
+app.command("explain", short_help="What an id, a code or a word means.")(explain.explain)
 app.command("formats", short_help="What can be read, and what it supplies.")(formats.formats)
 app.command("sniff", short_help="What each file is, and what would make it say more.")(sniff.sniff)
 app.command("export", short_help="An anonymised trace for other tools.")(export.export)

@@ -9,15 +9,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import polars as pl
 
 from kvtrace.duckdb_session import Param, Session
-from kvtrace.errors import Location, ModelError, UsageError
-from kvtrace.query.folders import OURS, collision, own_queries_of, queries_of
+from kvtrace.errors import ModelError, UsageError
+from kvtrace.query.folders import OURS, collision, find_queries, own_queries_of, queries_of
 from kvtrace.query.guard import guarded
 from kvtrace.query.header import ColumnInfo, ParamInfo, QueryInfo
 from kvtrace.query.limits import NO_LIMITS, Limits
@@ -149,22 +147,6 @@ def load_catalog(folders: Sequence[Path] = ()) -> Catalog:
             queries[name], places[name] = info, str(folder / f"{name}.sql")
     own = (name for name, place in places.items() if place != OURS)
     return Catalog(queries, frozenset(own))
-
-
-def find_queries() -> Traversable:
-    """The folder of the SQL files: `kvtrace/queries` in a wheel, `queries/` in a checkout."""
-    packaged = resources.files("kvtrace") / "queries"
-    if packaged.is_dir():
-        return packaged
-    checkout = Path(__file__).resolve().parents[2] / "queries"
-    if checkout.is_dir():
-        return checkout
-    raise ModelError(
-        "KVT-Q013",
-        "this installation has no queries",
-        where=Location(str(packaged)),
-        hint="install kvtrace again: `pip install --force-reinstall kvtrace`",
-    )
 
 
 def _limited(

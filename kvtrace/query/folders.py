@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,22 @@ from kvtrace.errors import Location, ModelError, UsageError
 from kvtrace.query.header import QueryInfo, line_of, parse_query
 
 OURS: Final = "the catalogue"
+
+
+def find_queries() -> Traversable:
+    """The folder of the SQL files: `kvtrace/queries` in a wheel, `queries/` in a checkout."""
+    packaged = resources.files("kvtrace") / "queries"
+    if packaged.is_dir():
+        return packaged
+    checkout = Path(__file__).resolve().parents[2] / "queries"
+    if checkout.is_dir():
+        return checkout
+    raise ModelError(
+        "KVT-Q013",
+        "this installation has no queries",
+        where=Location(str(packaged)),
+        hint="install kvtrace again: `pip install --force-reinstall kvtrace`",
+    )
 
 
 def queries_of(folder: Traversable, shown: str) -> Iterator[tuple[str, QueryInfo]]:

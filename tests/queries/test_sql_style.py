@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from kvtrace.duckdb_session import Session
-from kvtrace.query.catalog import find_queries, load_catalog
+from kvtrace.query.catalog import load_catalog
+from kvtrace.query.folders import find_queries
 from kvtrace.query.header import QueryInfo
 from kvtrace.schema.tables import REQUESTS, TABLES
 

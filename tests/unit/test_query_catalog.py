@@ -269,7 +269,7 @@ def test_queries_inside_the_package_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = lay_out(tmp_path, SQL)
-    monkeypatch.setattr("kvtrace.query.catalog.resources.files", lambda _: package)
+    monkeypatch.setattr("kvtrace.query.folders.resources.files", lambda _: package)
     assert load_catalog().names() == ("demo/echo",)
 
 
@@ -277,7 +277,7 @@ def test_query_that_calls_itself_otherwise_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = lay_out(tmp_path, SQL.replace("demo/echo", "demo/other"))
-    monkeypatch.setattr("kvtrace.query.catalog.resources.files", lambda _: package)
+    monkeypatch.setattr("kvtrace.query.folders.resources.files", lambda _: package)
     with pytest.raises(ModelError, match="calls itself `demo/other`"):
         load_catalog()
 
@@ -285,8 +285,8 @@ def test_query_that_calls_itself_otherwise_is_refused(
 def test_installation_without_queries_says_how_to_get_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvtrace.query.catalog.resources.files", lambda _: tmp_path)
-    monkeypatch.setattr("kvtrace.query.catalog.__file__", str(tmp_path / "a" / "b" / "c.py"))
+    monkeypatch.setattr("kvtrace.query.folders.resources.files", lambda _: tmp_path)
+    monkeypatch.setattr("kvtrace.query.folders.__file__", str(tmp_path / "a" / "b" / "c.py"))
     with pytest.raises(ModelError, match="this installation has no queries") as caught:
         load_catalog()
     assert caught.value.hint is not None
