@@ -76,13 +76,18 @@ def need_by_id(option_id: str, fleet: Fleet) -> Need | None:
     if option_id in _IDLE_DRAM:
         return Need(idle_dram_bytes=fleet.instances * fleet.dram_idle_bytes_per_instance.value)
     if option_id.startswith(_POOL_OF_FLEET):
-        return Need(
-            pool_nodes=fleet.pool_nodes.value,
-            pool_dram_bytes=fleet.pool_dram_bytes.value,
-            pool_ports=fleet.pool_nodes.value * fleet.pool_nics_per_node.value,
-            is_operated=True,
-        )
+        return pool_of_fleet(fleet)
     return None
+
+
+def pool_of_fleet(fleet: Fleet) -> Need:
+    """The pool of dedicated DRAM nodes that the fleet states or assumes."""
+    return Need(
+        pool_nodes=fleet.pool_nodes.value,
+        pool_dram_bytes=fleet.pool_dram_bytes.value,
+        pool_ports=fleet.pool_nodes.value * fleet.pool_nics_per_node.value,
+        is_operated=True,
+    )
 
 
 def build_bills(

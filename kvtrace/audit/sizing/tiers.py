@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from kvtrace.audit.money.bills import pool_of_fleet
 from kvtrace.audit.money.economics import range_of
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.evidence import Constant
-from kvtrace.cost.fleet import Fleet, MonthlyCost, dram_usd_per_month, pool_usd_per_month
-from kvtrace.units import GB, HOURS_PER_MONTH, S_PER_HOUR
+from kvtrace.cost.fleet import Fleet
+from kvtrace.cost.tco.build import build_bill
+from kvtrace.cost.tco.need import Need
+from kvtrace.units import GB, HOURS_PER_MONTH, S_PER_HOUR, TB
 
-_TB: Final = 1000.0
-_W_PER_KW: Final = 1000.0
+_SAMPLE: Final = float(TB)
+"""Bytes that a price of a GB is worked out from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,8 @@ def _bought_dram(deployment: Deployment, fleet: Fleet) -> TierPrice:
         "dram_bought",
         "host DRAM, bought (idle DRAM at cost)",
         "dram_pcie",
-        _range(dram_usd_per_month(fleet, GB)),
-        "DRAM over its amortisation, and its power",
+        _usd_per_gb(Need(gpu_node_dram_bytes=_SAMPLE), fleet, _SAMPLE),
+        "DRAM over its amortisation, financing and power",
     )
 
 
@@ -84,20 +86,21 @@ def _local_flash(deployment: Deployment, fleet: Fleet) -> TierPrice:
         "nvme",
         "local NVMe, bought",
         "local_nvme",
-        _flash_usd_per_gb(fleet),
-        "flash over its amortisation, and its power; wear is not counted",
+        _usd_per_gb(Need(gpu_node_ssd_bytes=_SAMPLE), fleet, _SAMPLE),
+        "flash over its amortisation, financing and power; wear is not counted",
     )
 
 
 def _pool_dram(deployment: Deployment, fleet: Fleet) -> TierPrice:
-    gb = fleet.pool_dram_bytes.value / GB
+    size = fleet.pool_dram_bytes.value
+    need = replace(pool_of_fleet(fleet), is_operated=False)
     return TierPrice(
         "pool_dram",
         "DRAM of a pool",
         "pool_rdma_bounce",
-        _range(pool_usd_per_month(fleet)).scaled(1.0 / gb) if gb else None,
-        "nodes, DRAM, ports and power of the fleet's pool over its GB; operations, which do not "
-        "grow with it, are left out",
+        _usd_per_gb(need, fleet, size) if size else None,
+        "nodes, DRAM, ports, financing and power of the fleet's pool over its GB; operations, which "
+        "do not grow with it, are left out",
     )
 
 
@@ -106,9 +109,9 @@ def _pool_flash(deployment: Deployment, fleet: Fleet) -> TierPrice:
         "pool_ssd",
         "flash of a pool",
         "pool_ssd",
-        _flash_usd_per_gb(fleet),
-        "flash over its amortisation, and its power; nodes, ports and wear are left out: a lower "
-        "bound",
+        _usd_per_gb(Need(pool_ssd_bytes=_SAMPLE), fleet, _SAMPLE),
+        "flash over its amortisation, financing and power; nodes, ports and wear are left out: a "
+        "lower bound",
     )
 
 
@@ -122,16 +125,7 @@ _TIERS: Final[tuple[Callable[[Deployment, Fleet], TierPrice], ...]] = (
 )
 
 
-def _flash_usd_per_gb(fleet: Fleet) -> Range:
-    """Formula: price / months + W per GB x hours x USD/kWh."""
-
-    def price(name: str) -> Constant:
-        return fleet.prices[name]
-
-    bought = range_of(price("nvme_usd_per_gb")) / range_of(price("amortisation_months"))
-    power = range_of(price("nvme_watts_per_tb")) * range_of(price("electricity_usd_per_kwh"))
-    return bought + power.scaled(HOURS_PER_MONTH / _W_PER_KW / _TB)
-
-
-def _range(cost: MonthlyCost) -> Range:
-    return Range(cost.low, cost.mid, cost.high)
+def _usd_per_gb(need: Need, fleet: Fleet, held_bytes: float) -> Range:
+    """The bill of a need over the GB that it holds."""
+    cost = build_bill(need, fleet).usd_per_month.scaled(GB / held_bytes)
+    return Range(cost.low, cost.value, cost.high)
