@@ -39,8 +39,9 @@ def test_a_hit_of_a_cent_pays_an_hour_of_memory_that_costs_a_cent_an_hour() -> N
 
 
 def test_bought_dram_by_hand() -> None:
-    # $12 a GB over 48 months and 0.5 W at $0.10 a kWh for 730 h: $0.2865 a GB-month, without interest
-    # and cooling. A hit on a GB (5 000 tokens at $2e-6) is worth one cent: 0.01 / 0.2865 months of 2 628 000 s.
+    # $12 a GB over 48 months and 0.5 W at $0.10 a kWh for 730 h: $0.2865 a GB-month, without
+    # interest and cooling. A hit on a GB (5 000 tokens at $2e-6) is worth one cent: 0.01 / 0.2865
+    # months of 2 628 000 s.
     fleet = make_fleet()
     for name, value in (
         ("dram_usd_per_gb", 12.0),

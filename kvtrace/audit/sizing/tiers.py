@@ -99,8 +99,8 @@ def _pool_dram(deployment: Deployment, fleet: Fleet) -> TierPrice:
         "DRAM of a pool",
         "pool_rdma_bounce",
         _usd_per_gb(need, fleet, size) if size else None,
-        "nodes, DRAM, ports, financing and power of the fleet's pool over its GB; operations, which "
-        "do not grow with it, are left out",
+        "nodes, DRAM, ports, financing and power of the fleet's pool over its GB; operations, "
+        "which do not grow with it, are left out",
     )
 
 
