@@ -12,10 +12,11 @@ from typing import Final
 
 from kvtrace import __version__
 from kvtrace.api import policy_tables, pool_tables
-from kvtrace.api.fleet_search import search_fleets, with_ends
+from kvtrace.api.fleet_loads import PeakHour, replayed_windows
+from kvtrace.api.fleet_sizes import size_fleets, with_ends
 from kvtrace.api.opened import DATASET_FOLDER, whole_trace
 from kvtrace.api.pool_tables import fleet_bytes
-from kvtrace.api.replays import Replays, WindowRuns, accepted, choose_window, replay_options
+from kvtrace.api.replays import Replays, WindowRuns, accepted, replay_options
 from kvtrace.api.results import (
     IngestOutcome,
 )
@@ -25,13 +26,14 @@ from kvtrace.api.setup import (
     choose_fleet,
 )
 from kvtrace.api.sizing_params import sizing_params
-from kvtrace.api.uncached import uncached_prefill_tokens
+from kvtrace.audit.fleet.facts import FleetFacts
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.sizing.value import reuse_value
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.tables.carried import is_carried
 from kvtrace.config import Settings
 from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.fleet import Fleet
 from kvtrace.duckdb_session import Param
 from kvtrace.errors import OutputError
 from kvtrace.exec.progress import Progress
@@ -65,8 +67,8 @@ class Modelled:
     refused_requests: int
     """Longer than an instance can hold, so neither sized nor replayed."""
     replays: Replays
-    fleet_at_slo: dict[str, int]
-    """By option: the fewest instances that keep the SLO; empty unless searched (depth full)."""
+    fleet_facts: FleetFacts | None
+    """The instances that each option needs."""
     every: RequestTrace | None
     """As `whole`, with the requests that were refused."""
 
@@ -182,7 +184,7 @@ def audit_input(
         fewer=replays.fewer,
         arbiter=replays.arbiter,
         ends=replays.ends,
-        fleet_at_slo=modelled.fleet_at_slo,
+        fleet_facts=modelled.fleet_facts,
         refused_requests=modelled.refused_requests,
         deployment=modelled.deployment,
         fleet=modelled.setup.fleet,
@@ -209,18 +211,32 @@ def model(
     setup = choose_fleet(settings, deployment, whole, manifest)
     is_full = settings.text("depth") == "full"
     if whole is None or not whole.requests:
-        return Modelled(deployment, setup, whole, refused, Replays(), {}, every)
-    windowed = choose_window(
-        whole,
-        is_full=is_full,
-        seed=settings.integer("seed") or 0,
-        work_tokens=uncached_prefill_tokens(whole, dataset, deployment, setup.fleet.instances),
-    )
+        return Modelled(deployment, setup, whole, refused, Replays(), None, every)
+    stated = (deployment, setup.fleet)
+    seed = settings.integer("seed") or 0
+    windowed, peak = replayed_windows(whole, dataset, stated, is_full=is_full, seed=seed)
     with WindowRuns(windowed, watch, workers=workers) as run:
         replays = replay_options(run, deployment, setup.fleet, watch)
-        fleets = search_fleets(replays, deployment, setup.fleet, run, watch) if is_full else {}
-        replays = with_ends(replays, fleets, deployment, setup.fleet, run, watch)
-    return Modelled(deployment, setup, whole, refused, replays, fleets, every)
+        facts = _sized(replays, peak, stated, run, watch, is_full=is_full, workers=workers)
+        replays = with_ends(replays, facts, deployment, setup.fleet, run, watch)
+    return Modelled(deployment, setup, whole, refused, replays, facts, every)
+
+
+def _sized(
+    replays: Replays,
+    peak: PeakHour,
+    stated: tuple[Deployment, Fleet],
+    run: WindowRuns,
+    watch: Progress,
+    *,
+    is_full: bool,
+    workers: int | None,
+) -> FleetFacts | None:
+    """The fleets of the options, on the peak hour where the options were replayed on more."""
+    if run.windowed.trace is peak.windowed.trace:
+        return size_fleets(replays, peak, stated, run, watch, is_full=is_full)
+    with WindowRuns(peak.windowed, watch, workers=workers) as on_peak:
+        return size_fleets(replays, peak, stated, on_peak, watch, is_full=is_full)
 
 
 def _span_s(trace: RequestTrace) -> float | None:

@@ -12,6 +12,7 @@ from kvtrace.audit.findings.link_rows import LinkSources, link_rows, links_table
 from kvtrace.audit.findings.moves import move_rows, moves_table
 from kvtrace.audit.findings.registry import find_all
 from kvtrace.audit.findings.sampling import sampled_log, sampling_validity
+from kvtrace.audit.fleet.build import build_fleet_sizes
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.money.bills import Bills, build_bills
 from kvtrace.audit.money.calendar import last_day, windows_per_day
@@ -131,6 +132,12 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         | part.tables,
         reproduce=_reproduce(inputs),
         replay_window=basis.window,
+        fleets=build_fleet_sizes(
+            inputs.fleet_facts,
+            inputs.fleet,
+            {option.id: option.title for option in basis.options},
+            data.span_s,
+        ),
         sharing=basis.sharing,
         sizing=part.sizing,
     )
@@ -256,7 +263,9 @@ def _fleets(inputs: AuditInput, *, arbiter: Sequence[ReplayResult]) -> Fleets:
         inputs.replays,
         fewer=inputs.fewer,
         arbiter=arbiter,
-        searched=inputs.fleet_at_slo,
+        searched={} if inputs.fleet_facts is None else inputs.fleet_facts.at_slo,
+        least={} if inputs.fleet_facts is None else inputs.fleet_facts.least,
+        target=inputs.fleet.slo,
         slack_s={ident: lookup_slack_s(inputs.deployment, ident) for ident in ids},
         ends=inputs.ends,
     )

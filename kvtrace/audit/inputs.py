@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import polars as pl
 
+from kvtrace.audit.fleet.facts import FleetFacts
 from kvtrace.audit.record import Cell
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.slo.ends import EndFleet
@@ -113,9 +114,8 @@ class AuditInput:
     fewer: tuple[ReplayResult, ...] = ()
     """The same requests on one instance less, as many options as were tried; load decisions may
     differ from those of `replays`."""
-    fleet_at_slo: Mapping[str, int] = field(default_factory=dict)
-    """By option id: the smallest number of instances that keeps the SLO (`audit/slo/check.py`), as
-    searched. An option that was not searched is absent."""
+    fleet_facts: FleetFacts | None = None
+    """The instances that each option needs; null: no option without a pool carries the load."""
     arbiter: tuple[ReplayResult, ...] = ()
     """Options of `replays` once more, loading only what is priced below recomputing it."""
     ends: tuple[EndFleet, ...] = ()

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from kvtrace.audit.fleet.record import FleetSizes
 from kvtrace.audit.quantity import OriginState as OriginState
 from kvtrace.audit.quantity import Quantity as Quantity
 from kvtrace.audit.sharing.record import SharingScope
@@ -333,6 +334,8 @@ class AuditRecord(msgspec.Struct, kw_only=True):
     reproduce: Reproduce
     replay_window: ReplayWindow | None = None
     """Of all options; null where nothing was replayed."""
+    fleets: FleetSizes | None = None
+    """The fleet that each option needs; null where no option without a pool carries the load."""
     sharing: list[SharingScope] = []
     """By who may share a cache, the widest scope first; empty where no request has blocks."""
     sizing: Sizing | None = None

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kvtrace.audit.slo.alone import floor_s
 from kvtrace.audit.slo.check import check_against, check_slo
-from kvtrace.audit.slo.limits import floor_s, is_within, limits_of
+from kvtrace.audit.slo.limits import is_within, limits_of
 from kvtrace.audit.slo.reference import reference_of
 from kvtrace.audit.slo.stated import slo_text
 from kvtrace.cost.slo_target import SloTarget
 from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.scenario import LinkSpec, StageSpec, TierSpec
 from tests.unit.audit_fakes import make_result, make_trace
 
 TRACE = make_trace(requests=1000)
@@ -102,11 +104,17 @@ def test_figures_of_another_load_are_a_reference_too() -> None:
 
 
 def test_the_floor_is_the_move_and_the_prefill_alone() -> None:
-    # 10 000 tokens of 0.04 s, 4 000 of them found in the pool: 6 000 x 0.04 = 240 s, 20 s of pull.
+    # 6 000 of 10 000 tokens at 0.04 s are computed: 240 s. 4 000 x 1 MB of the pool cross 1 GB/s
+    # in 4 s beside a latency of 1 s; replayed among others they took 20 s.
+    stage = StageSpec("pull", ("nic",), 1.0)
+    pool = TierSpec("pool", "shared", 1e12, 0.0, (stage,), ())
+    found = {"hbm": 0, "pool": 4000}
     result = make_result(
-        "pool_dram_tcp", hits={"hbm": 0, "pool": 4000}, requests=1000, pull_s=20.0, queue_s=900.0
+        "pool_dram_tcp", hits=found, requests=1000, pull_s=20.0, queue_s=900.0, tier=pool
     )
-    assert floor_s(result)[1:] == pytest.approx(260.0)
+    links = {"nic": LinkSpec("nic", "shared", 1e9)}
+    result = replace(result, scenario=replace(result.scenario, links=links))
+    assert floor_s(result) == pytest.approx(245.0)
 
 
 def test_the_slo_is_said_in_words() -> None:

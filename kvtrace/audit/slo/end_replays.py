@@ -40,7 +40,7 @@ def replay_ends(
     made: dict[End, dict[RunKey, ReplayResult]] = {end: {} for end in ENDS}
     for (end, key, _), result in zip(cases, results, strict=True):
         made[end][key] = result
-    return tuple(_checked(end, wanted, made[end], today, window, stated[0]) for end in ENDS)
+    return tuple(_checked(end, wanted, made[end], today, window, stated) for end in ENDS)
 
 
 def _scenarios(
@@ -61,15 +61,17 @@ def _checked(
     made: Mapping[RunKey, ReplayResult],
     today: ReplayResult | None,
     window: RequestTrace,
-    deployment: Deployment,
+    stated: tuple[Deployment, Fleet],
 ) -> EndFleet:
     reference = None if today is None else made.get(_key(today))
     checks = {}
     for key in wanted:
         result = made.get(key)
         if result is not None:
-            slack_s = lookup_slack_s(deployment, key.option_id)
-            checks[key] = check_slo(window, result, reference or result, slack_s=slack_s)
+            slack_s = lookup_slack_s(stated[0], key.option_id)
+            checks[key] = check_slo(
+                window, result, reference or result, slack_s=slack_s, target=stated[1].slo
+            )
     return EndFleet(end.title, checks, has_reference=reference is not None)
 
 

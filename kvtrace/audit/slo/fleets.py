@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kvtrace.audit.findings.check import is_local, is_pool
-from kvtrace.audit.slo.check import check_slo
+from kvtrace.audit.slo.check import AS_TODAY, check_slo
 from kvtrace.audit.slo.ends import Claim, EndFleet, RunKey
 from kvtrace.audit.slo.figures import SloCheck
 from kvtrace.audit.thresholds import NET_NEGATIVE_DOMINATES
+from kvtrace.cost.slo_target import SloTarget
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import LoadDecision
 from kvtrace.replay.summary import gpu_seconds, hit_costs, percentiles
@@ -38,6 +39,8 @@ class Standing:
     fewer: SloCheck | None
     """On one instance less, against today at the stated fleet; null: not replayed."""
     searched: int | None
+    searched_least: int | None = None
+    """As `searched`, a narrow miss counted as kept."""
     as_replayed: SloCheck | None = None
     """`check` of the option with the load decision that all options share."""
     fewer_decision: LoadDecision = "always"
@@ -74,6 +77,8 @@ class Standing:
 
         A narrow miss counts as kept: this is the side of the rivals.
         """
+        if self.searched_least is not None:
+            return self.searched_least
         if self.searched is not None:
             return self.searched
         instances = self.result.scenario.instances
@@ -233,19 +238,27 @@ def build_fleets(
     fewer: Sequence[ReplayResult] = (),
     arbiter: Sequence[ReplayResult] = (),
     searched: Mapping[str, int] | None = None,
+    least: Mapping[str, int] | None = None,
     slack_s: Mapping[str, float] | None = None,
     ends: Sequence[EndFleet] = (),
+    target: SloTarget = AS_TODAY,
 ) -> Fleets:
-    """Where each option stands. `slack_s`: by option id, the uncertainty of its lookup."""
+    """Where each option stands.
+
+    By option id: `searched` and `least`, as a search found them, the latter with narrow misses
+    counted as kept; `slack_s`, the uncertainty of the lookup.
+    """
     if trace is None or not results:
         return Fleets({}, None)
     slack, found = slack_s or {}, searched or {}
-    today = _today(results)
+    today = todays(results)
 
     def check(result: ReplayResult) -> SloCheck | None:
         if today is None:
             return None
-        return check_slo(trace, result, today, slack_s=slack.get(result.scenario.option_id, 0.0))
+        return check_slo(
+            trace, result, today, slack_s=slack.get(result.scenario.option_id, 0.0), target=target
+        )
 
     standings = {}
     for result in results:
@@ -260,6 +273,7 @@ def build_fleets(
             *best,
             fewer=None if kept is None else kept[0],
             searched=found.get(ident),
+            searched_least=(least or {}).get(ident),
             as_replayed=check(result),
             fewer_decision=(result if kept is None else kept[1]).scenario.load_decision,
         )
@@ -274,7 +288,7 @@ def build_fleets(
     )
 
 
-def _today(results: Sequence[ReplayResult]) -> ReplayResult | None:
+def todays(results: Sequence[ReplayResult]) -> ReplayResult | None:
     """What runs: as observed, else HBM only; where that is overloaded, the best that is not."""
     able = [r for r in results if not r.is_overloaded and not is_pool(r.scenario.option_id)]
     for wanted in (OBSERVED, TODAY):

@@ -1,4 +1,4 @@
-"""What each request may take, how many requests stay within it, and what no fleet can better."""
+"""What each request may take, and how many requests stay within it."""
 
 from __future__ import annotations
 
@@ -74,21 +74,3 @@ def is_within(result: ReplayResult, limits: Limits) -> BoolArray:
 def rank_of(share: float, count: int) -> int:
     """Place, from 0, of the request that must be within for `share` of `count` to be."""
     return min(count, max(1, ceil(share * count - 1e-9))) - 1
-
-
-def floor_s(result: ReplayResult) -> FloatArray:
-    """(requests,) TTFT that an empty fleet gives: the move as replayed and the prefill, alone.
-
-    Formula: lookup + pull + load + prefill of what was computed, after what was found.
-    Assumes: hits as replayed; on more instances private caches are more and hit no more. A move
-    that shared its links took longer than it would alone, so that this is no proof for a pool whose
-    links were busy.
-    """
-    timeline, prefill = result.timeline, result.scenario.prefill
-    found = sum(timeline.hit_tokens.values(), start=np.zeros(len(timeline.ttft_s), dtype=np.int64))
-    alone = [
-        prefill.prefill_s(new, held) if new > 0 else 0.0
-        for new, held in zip(timeline.computed_tokens.tolist(), found.tolist(), strict=True)
-    ]
-    move_s = timeline.lookup_s + timeline.pull_s + timeline.load_s
-    return np.asarray(move_s + np.array(alone, dtype=np.float64), dtype=np.float64)

@@ -1,0 +1,177 @@
+"""The fleets of all options: by searches at depth full, else from the replays that were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kvtrace.api.fleet_loads import LOADS, PeakHour
+from kvtrace.api.fleet_questions import Asker, stated_fleet
+from kvtrace.api.fleet_search import OptionSearch, guess_load, search_option
+from kvtrace.api.replays import Replays, WindowRuns
+from kvtrace.audit.fleet.binding import bind
+from kvtrace.audit.fleet.facts import FleetFacts, OptionFacts
+from kvtrace.audit.fleet.needs import Tried, estimated_need
+from kvtrace.audit.fleet.record import Binding
+from kvtrace.audit.fleet.surrogate import estimate
+from kvtrace.audit.slo.check import lookup_slack_s
+from kvtrace.audit.slo.end_replays import replay_ends
+from kvtrace.audit.slo.fleets import build_fleets, todays
+from kvtrace.audit.slo.reference import reference_of
+from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.fleet import Fleet
+from kvtrace.exec.progress import Progress
+from kvtrace.replay.relax import Resource
+from kvtrace.replay.result import ReplayResult
+
+
+def size_fleets(
+    replays: Replays,
+    peak: PeakHour,
+    stated: tuple[Deployment, Fleet],
+    run: WindowRuns,
+    watch: Progress,
+    *,
+    is_full: bool,
+) -> FleetFacts | None:
+    """The fleets of all replayed options, judged by today's option on the fleet as it stands.
+
+    `replays` are of the peak hour unless the depth is full and the log longer; `run` replays it.
+    """
+    reference = todays(replays.results)
+    if reference is None:
+        return None
+    watch.start("fleet search" if is_full else "fleet estimate")
+    is_same = replays.windowed is not None and peak.windowed.trace is replays.windowed.trace
+    base = reference if is_same else run.all((reference.scenario,))[0]
+    asker = Asker(
+        loads=peak.loads,
+        today=reference_of(peak.windowed.window, base),
+        stated=stated_fleet(*stated),
+    )
+    ids = [result.scenario.option_id for result in replays.results]
+    if is_full:
+        by_option = _searched(asker, ids, base, stated, run)
+    else:
+        by_option = _estimated(asker, replays, base)
+    facts = FleetFacts(
+        is_searched=is_full,
+        reference=base.scenario.option_id,
+        requests=asker.window(1.0).requests,
+        uncached_tokens=peak.uncached_tokens,
+        options=by_option,
+    )
+    watch.finish(f"{sum(one.replays for one in by_option.values())} replays")
+    return facts
+
+
+def _searched(
+    asker: Asker,
+    ids: Sequence[str],
+    base: ReplayResult,
+    stated: tuple[Deployment, Fleet],
+    run: WindowRuns,
+) -> dict[str, OptionFacts]:
+    today = asker.know(base.scenario.option_id, base)
+    searches = [
+        OptionSearch(
+            option_id=ident,
+            deployment=stated[0],
+            fleet=stated[1],
+            today=asker.today,
+            today_sample=today.sample,
+            reference=base.scenario.option_id,
+            sessions=asker.loads.sessions,
+            seed=asker.loads.seed,
+        )
+        for ident in ids
+    ]
+    return dict(zip(ids, run.each(search_option, searches), strict=True))
+
+
+def _estimated(asker: Asker, replays: Replays, base: ReplayResult) -> dict[str, OptionFacts]:
+    """From the replays that were made, and one of today's option on one instance less."""
+    for result in (*replays.results, *replays.fewer):
+        if result.scenario.load_decision == base.scenario.load_decision:
+            asker.know(result.scenario.option_id, result)
+    less = {result.scenario.option_id for result in replays.fewer}
+    n, today_id = asker.stated.instances, base.scenario.option_id
+    today = asker.ask(today_id, n, 1.0).sample
+    found = {}
+    for result in replays.results:
+        ident = result.scenario.option_id
+        counts = (n, n - 1) if ident in less else (n,)
+        tried = [asker.ask(ident, count, 1.0) for count in counts]
+        samples = [one.sample for one in tried]
+        before = asker.replays
+        binding, relaxed = _looked_at(asker, tried, is_today=ident == today_id)
+        is_carrying = tried[0].check.is_kept and tried[0].sample.offered_load
+        found[ident] = OptionFacts(
+            needs=tuple(
+                estimated_need(
+                    asker.question(load, is_replayed=False),
+                    ident,
+                    estimate(samples, today, load),
+                    tried,
+                )
+                for load in LOADS
+            ),
+            binding=binding,
+            on_stated=asker.on_stated(ident),
+            load_at_slo=guess_load(samples[0], today) if is_carrying else None,
+            free_prefill_saves=int(relaxed["prefill"].check.is_kept) if relaxed else None,
+            replays=asker.replays - before,
+        )
+    return found
+
+
+def _looked_at(
+    asker: Asker, tried: Sequence[Tried], *, is_today: bool
+) -> tuple[Binding, Mapping[Resource, Tried]]:
+    """What binds on one instance less where that misses the SLO, else on the stated fleet.
+
+    Of today's option that replay is made again with free prefill.
+    """
+    missed = [one for one in tried if not one.check.is_kept]
+    chosen = missed[0] if missed else tried[0]
+    relaxed: dict[Resource, Tried] = {}
+    if is_today and missed and chosen.result.scenario.instances < asker.stated.instances:
+        relaxed["prefill"] = asker.relaxed(chosen, "prefill")
+    checks = {name: one.check for name, one in relaxed.items()}
+    return bind(asker.window(1.0), chosen.result, chosen.check, checks), relaxed
+
+
+def with_ends(
+    replays: Replays,
+    facts: FleetFacts | None,
+    deployment: Deployment,
+    fleet: Fleet,
+    run: WindowRuns,
+    watch: Progress,
+) -> Replays:
+    """The replays, with what saves whole instances asked again at the ends of the constants."""
+    windowed = replays.windowed
+    if windowed is None or not replays.results:
+        return replays
+    ids = [result.scenario.option_id for result in replays.results]
+    fleets, as_asked = (
+        build_fleets(
+            windowed.window,
+            replays.results,
+            fewer=replays.fewer,
+            arbiter=arbiter,
+            searched={} if facts is None else facts.at_slo,
+            least={} if facts is None else facts.least,
+            slack_s={ident: lookup_slack_s(deployment, ident) for ident in ids},
+            target=fleet.slo,
+        )
+        for arbiter in (replays.arbiter, ())
+    )
+    claims = tuple(dict.fromkeys((*fleets.claims(), *as_asked.claims())))
+    if not claims:
+        return replays
+    watch.start("ends of the constants")
+    before = run.replays
+    ends = replay_ends(claims, fleets.today, windowed.window, (deployment, fleet), run.all)
+    watch.finish(f"{run.replays - before} replays")
+    return replace(replays, ends=ends)

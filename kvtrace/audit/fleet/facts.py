@@ -1,0 +1,67 @@
+"""What replays said about fleets: from the stage that makes them to the record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kvtrace.audit.fleet.record import Binding, OptionNeed
+
+
+@dataclass(frozen=True, slots=True)
+class OnStated:
+    """SLO at equal GPUs."""
+
+    within: int
+    """Requests within the limits of the SLO."""
+    ttft_p99_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionFacts:
+    """One option; the replays behind it are gone."""
+
+    needs: tuple[OptionNeed, ...]
+    """One a load, the trace's own first."""
+    binding: Binding
+    on_stated: OnStated
+    load_at_slo: float | None
+    """Times the sessions that keep the SLO on the stated fleet; null: not known."""
+    least: int | None = None
+    """The fewest instances that keep the SLO or miss it narrowly; null: not searched."""
+    carried: int | None = None
+    """The fewest instances that carry the load, however late; null: not searched or more."""
+    free_prefill_saves: int | None = None
+    """Instances that it would need less if no prefill took any time; null: not replayed."""
+    replays: int = 0
+    """That were made for all this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetFacts:
+    """All options of one peak hour."""
+
+    is_searched: bool
+    """By search over replays; False: from few replays, by a surrogate."""
+    reference: str
+    """The option that the others are judged by."""
+    requests: int
+    """Of the peak hour."""
+    uncached_tokens: int | None
+    options: Mapping[str, OptionFacts]
+
+    @property
+    def at_slo(self) -> dict[str, int]:
+        """By option: the fewest instances at the load of the trace; empty unless searched."""
+        needs = {ident: facts.needs[0].instances for ident, facts in self.options.items()}
+        return {i: need for i, need in needs.items() if self.is_searched and need is not None}
+
+    @property
+    def least(self) -> dict[str, int]:
+        """By option: the same with narrow misses counted as kept; empty unless searched."""
+        return {i: one.least for i, one in self.options.items() if one.least is not None}
+
+    @property
+    def carried(self) -> dict[str, int]:
+        """By option: the fewest instances that carry the load; empty unless searched."""
+        return {i: one.carried for i, one in self.options.items() if one.carried is not None}
