@@ -23,12 +23,12 @@ MB: Final = 10**6
 GB: Final = 10**9
 TB: Final = 10**12
 S_PER_HOUR: Final = 3600
+S_PER_DAY: Final = 86_400
 HOURS_PER_MONTH: Final = 730.0
 """Hours in a mean month, 8 760 / 12."""
 DAYS_PER_MONTH: Final = 365.0 / 12.0
 """Days in a mean month."""
 MONTHS_PER_YEAR: Final = 12
-S_PER_DAY: Final = 86_400
 
 _BYTE_UNITS: Final[dict[str, int]] = {
     "B": 1,

@@ -213,6 +213,11 @@ def _evidence(inputs: AuditInput, basis: _Basis, prefill: PrefillTime | None) ->
         moves=basis.moves,
         links=basis.links,
         sharing=basis.sharing,
+        results={result.scenario.option_id: result for result in inputs.replays},
+        trace=inputs.trace,
+        deployment=inputs.deployment,
+        fleet=inputs.fleet,
+        needs={one.scenario.option_id: one.need for one in inputs.options},
     )
 
 

@@ -21,7 +21,12 @@ from kvtrace.audit.record import (
 from kvtrace.audit.sharing.record import SharingScope
 from kvtrace.audit.thresholds import Threshold
 from kvtrace.audit.uncertainty.ranges import ratio
+from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.fleet import Fleet
+from kvtrace.cost.tco.need import Need
+from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import PrefillTime, Scenario
+from kvtrace.schema.arrays import RequestTrace
 from kvtrace.units import NS_PER_MS, NS_PER_S, format_seconds
 
 MS_PER_S: Final = NS_PER_S // NS_PER_MS
@@ -120,6 +125,15 @@ class Evidence:
     """Modelled bytes of every link beside measured ones."""
     sharing: Sequence[SharingScope] = ()
     """Reuse and money by who may share a cache."""
+    results: Mapping[str, ReplayResult] = field(default_factory=dict)
+    """The replays behind the options, by option id."""
+    trace: RequestTrace | None = None
+    """The replayed requests."""
+    deployment: Deployment | None = None
+    """What serves, as stated, logged or assumed."""
+    fleet: Fleet | None = None
+    needs: Mapping[str, Need] = field(default_factory=dict)
+    """What an option takes, by option id, where the catalogue of options says it."""
 
     @property
     def replayed_reusable_tokens(self) -> int | None:

@@ -22,7 +22,7 @@ _TOKENS: Final = 1000
 
 def tail_cause(evidence: Evidence) -> Hit | None:
     """What explains the slow tail, that nothing does, or that the data cannot tell."""
-    causes = _of_one_group(rows_of(evidence.queries, _CAUSES))
+    causes = of_one_group(rows_of(evidence.queries, _CAUSES))
     if not causes or max(count(row, "tail_requests") or 0 for row in causes) < TAIL_REQUESTS.value:
         return None
     split = next(
@@ -51,7 +51,7 @@ def _group(row: Row) -> tuple[object, object]:
     return row.get("traffic"), row.get("ttft_at")
 
 
-def _of_one_group(rows: Sequence[Row]) -> list[Row]:
+def of_one_group(rows: Sequence[Row], *, by: str = "requests") -> list[Row]:
     """Rows of production before benchmark, then of the group with most requests."""
     if not rows:
         return []
@@ -59,7 +59,7 @@ def _of_one_group(rows: Sequence[Row]) -> list[Row]:
         rows,
         key=lambda row: (
             row.get("traffic") != "production",
-            -(count(row, "requests") or 0),
+            -(count(row, by) or 0),
             row.get("ttft_at") != "engine",
         ),
     )
@@ -147,7 +147,7 @@ def _split_evidence(split: Row) -> tuple[Quantity, ...]:
 
 def hits_do_not_help(evidence: Evidence) -> Hit | None:
     """Requests with more cached tokens are not sooner, at equal length and load."""
-    rows = _of_one_group(
+    rows = of_one_group(
         [row for row in rows_of(evidence.queries, _SAVED) if row.get("prompt_bucket") is None]
     )
     whole = next((row for row in rows if row.get("outcome") == "ttft"), None)

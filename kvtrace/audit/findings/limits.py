@@ -166,3 +166,115 @@ TENANTS_ON_ONE_CACHE: Final = Threshold(
     "(vllm-project/vllm GHSA-4qjh-9fv9-r85r); arXiv:2411.18191 tells hit from miss at a ROC AUC of "
     "0.99; NDSS 2025, PromptPeek. Read 2026-11",
 )
+ISOLATION_HELPS: Final = Threshold(
+    "short_p_over_isolated",
+    1.2,
+    "times",
+    "policy: the tail of short prompts is a fifth longer than where long ones run apart",
+)
+LONG_ADDS: Final = Threshold(
+    "long_prompts_add",
+    0.2,
+    "ratio",
+    "policy: a short prompt behind a long one waits a fifth of its median TTFT longer, by the low "
+    "end of the interval",
+)
+BYTES_IN_TAIL: Final = Threshold(
+    "tail_move_share",
+    0.5,
+    "ratio",
+    "policy: more than half of what the slowest first tokens take longer is moving KV",
+)
+MORE_BYTES: Final = Threshold(
+    "tail_bytes_over_rest", 2, "times", "policy: the tail loads twice the bytes of the others"
+)
+LOAD_SHARE: Final = Threshold(
+    "load_share_of_move",
+    0.5,
+    "ratio",
+    "policy: with RDMA in place more than half of a move is the copy from host memory into HBM",
+)
+SHARED_RATE: Final = Threshold(
+    "rate_over_alone",
+    2 / 3,
+    "ratio",
+    "policy: a move that gets less than two thirds of what the link gives one alone shares it on "
+    "the mean with another one every second time; two at once get a half, three a third",
+)
+REPLICATION: Final = Threshold(
+    "kv_copies_over_ranks",
+    1,
+    "times",
+    "exact: more than one copy of a token's KV over the tensor-parallel ranks is moved and held",
+)
+HALF_RATE: Final = Threshold(
+    "rate_over_long_chunks",
+    0.5,
+    "ratio",
+    "exact: at half of the rate of long chunks the fixed cost of a piece takes as long as its "
+    "bytes; smaller pieces are paid by the piece",
+)
+READ_BACK: Final = Threshold(
+    "read_over_written",
+    0.1,
+    "ratio",
+    "policy: a tier of which less than a tenth of the written amount is read is written for "
+    "nothing",
+)
+ROUTING_GAIN: Final = Threshold(
+    "routing_gain",
+    0.05,
+    "ratio",
+    "policy: routing by what caches hold serves five points more of the prompt tokens",
+)
+SIZE_GAP: Final = Threshold(
+    "pool_size_gap",
+    0.05,
+    "ratio",
+    "policy: five points of the prompt tokens lie beyond the size of the pool, by the capacity "
+    "curve; its interleaving with HBM moves it by a few",
+)
+OVERSIZE: Final = Threshold(
+    "pool_oversize", 2, "times", "policy: half of the pool would serve all but two points as well"
+)
+DRIVE_WRITES: Final = Threshold(
+    "drive_writes_per_day",
+    1,
+    "1/day",
+    "policy: one write of the capacity a day, as drives sold for reading are usually rated over "
+    "five years; the data sheet of the drive at hand decides",
+)
+PREEMPTED: Final = Threshold(
+    "preemptions",
+    1,
+    "requests",
+    "exact: a preempted request finds its own blocks again, and these count as hits where the "
+    "engine does not keep them apart (vLLM below 0.11.1, issue 25780; SGLang's batch lines)",
+)
+COVERAGE: Final = Threshold(
+    "field_known_share",
+    0.95,
+    "ratio",
+    "policy: what less than this share of the requests says is a figure of a part of them",
+)
+HOLE: Final = Threshold(
+    "empty_slices",
+    1,
+    "count",
+    "policy: a slice without a request, beside slices that hold the mean number of twenty or more, "
+    "is a gap of the log and no pause: chance of one is below 1 in 10^8",
+)
+LOST_HITS: Final = Threshold(
+    "lost_hit_share",
+    0.02,
+    "ratio",
+    "policy: two points of the prompt tokens that a drafter or a state checkpoint computes again",
+)
+HIT_LOSS: Final = Threshold(
+    "hit_ttft_change",
+    0,
+    "ms",
+    "exact: hits whose mean TTFT is above that of equally long prompts without hits, by the low "
+    "end "
+    "of the 95 % interval, lose time",
+)

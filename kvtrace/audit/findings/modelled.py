@@ -6,6 +6,7 @@ from typing import Final
 
 from kvtrace.audit.findings.check import Evidence, Hit, hit_tokens, modelled
 from kvtrace.audit.findings.limits import BOUNCE_FACTOR, MOVE_MATTERS, MOVE_SHARE
+from kvtrace.audit.findings.replayed import TierHits, tier_hits
 from kvtrace.audit.findings.sampling import is_part
 from kvtrace.audit.record import HitCost, Option, Quantity, Severity
 from kvtrace.audit.thresholds import LITTLE, NEARLY_ALL, NET_NEGATIVE_DOMINATES, NET_NEGATIVE_SHARE
@@ -42,12 +43,13 @@ def net_negative_hits(evidence: Evidence) -> Hit | None:
             f"({_percent_of(share)}) take longer to move than to recompute (modelled"
             f"{_over_the_path(cost)}); they lose "
             f"{format_seconds(cost.ttft_lost_s)} of TTFT in all{_gained(cost)}"
-            f"{others}{_with_arbiter(option)}"
+            f"{_by_tier(evidence, option)}{others}{_with_arbiter(option)}"
         ),
         evidence=(
             *(modelled(f"net_negative_share:{o.id}", s, "ratio", "replay") for s, o in worst),
             modelled(f"net_negative_bytes:{option.id}", cost.net_negative_bytes, "bytes", "replay"),
             *(one for one in (cost.net_negative,) if one is not None),
+            *_tier_evidence(evidence, option),
             *_arbiter_evidence(option),
         ),
     )
@@ -115,6 +117,31 @@ def _arbiter_evidence(option: Option) -> tuple[Quantity, ...]:
             "replay",
         ),
     )
+
+
+def _tiers(evidence: Evidence, option: Option) -> list[TierHits]:
+    result = evidence.results.get(option.id)
+    return [] if result is None else tier_hits(result)
+
+
+def _by_tier(evidence: Evidence, option: Option) -> str:
+    """`; by tier: host_dram 0 of 900, pool 400 of 500`; nothing for a single tier."""
+    tiers = _tiers(evidence, option)
+    if len(tiers) < _SEVERAL:
+        return ""
+    return "; by tier: " + ", ".join(
+        f"{tier.tier_id} {tier.net_negative:,} of {tier.hits:,}" for tier in tiers
+    )
+
+
+def _tier_evidence(evidence: Evidence, option: Option) -> tuple[Quantity, ...]:
+    return tuple(
+        modelled(f"net_negative_share:{option.id}:{tier.tier_id}", tier.share, "ratio", "replay")
+        for tier in _tiers(evidence, option)
+    )
+
+
+_SEVERAL: Final = 2
 
 
 def _dominate_everywhere(evidence: Evidence) -> bool:

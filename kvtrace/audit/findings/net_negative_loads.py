@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kvtrace.audit.findings.check import modelled
 from kvtrace.audit.findings.limits import TIERS_MAY_COST, TTFT_COLLAPSE
@@ -17,6 +18,8 @@ from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.units import format_seconds, format_traffic
 
 _SOURCE = "replay/summary"
+THRESHOLDS: Final = (TIERS_MAY_COST, TTFT_COLLAPSE, NET_NEGATIVE_SHARE, NET_NEGATIVE_DOMINATES)
+"""Those that `judge` asks."""
 
 
 @dataclass(frozen=True, slots=True)

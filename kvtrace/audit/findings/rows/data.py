@@ -9,6 +9,12 @@ from kvtrace.audit.findings import limits as limit
 from kvtrace.audit.findings import measured as by_log
 from kvtrace.audit.findings.check import Check
 from kvtrace.audit.findings.sampling import log_is_sampled
+from kvtrace.audit.findings.trust import (
+    clock_doubtful,
+    coverage_gaps,
+    hits_cancelled,
+    preemptions_inflate_hits,
+)
 
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
@@ -85,5 +91,54 @@ CHECKS: Final[tuple[Check, ...]] = (
         action="Log arrivals in milliseconds; until then take modelled queues as uncertain",
         action_kind="measure",
         production_check="Digits of the time stamps in the log",
+    ),
+    Check(
+        id="clock_doubtful",
+        title="Clocks do not agree, or are guessed",
+        question="Do the instants of all rows compare?",
+        threshold=thresholds.Threshold("clock_notes", 1, "count", "exact: none is expected"),
+        look=clock_doubtful,
+        action="State the zone (`--tz`), log in UTC with milliseconds, and analyse files of one "
+        "clock together",
+        action_kind="measure",
+        production_check="The first lines of two files of the same minute, side by side; `kvtrace "
+        "sniff` says which clock each file has",
+    ),
+    Check(
+        id="coverage_gaps",
+        title="The log has gaps",
+        question="Does the log cover its whole span, and say what the figures rest on?",
+        threshold=limit.COVERAGE,
+        look=coverage_gaps,
+        action="Find the missing files (rotation, a stopped collector), or cut the log to the "
+        "part that is whole",
+        action_kind="measure",
+        production_check="increase(vllm:request_success_total[1h]) hour by hour against the rows "
+        "of the log",
+    ),
+    Check(
+        id="preemptions_inflate_hits",
+        title="Preempted requests count as hits",
+        question="Do the printed hit ratios count what a request lost and found again?",
+        threshold=limit.PREEMPTED,
+        look=preemptions_inflate_hits,
+        action="Take printed hit ratios as upper bounds; upgrade (vLLM 0.11.1 keeps them apart), "
+        "or give KV more room until nothing is preempted",
+        action_kind="measure",
+        production_check="PromQL: increase(vllm:num_preemptions_total[1h]); SGLang log field "
+        "`#retracted-req`; both are zero in a window that can be trusted",
+    ),
+    Check(
+        id="hits_cancelled",
+        title="Matched tokens are computed again",
+        question="Do speculative decoding or state checkpoints cancel hits?",
+        threshold=limit.LOST_HITS,
+        look=hits_cancelled,
+        is_replayed=True,
+        action="Compare hits with the drafter on and off on one instance; use smaller blocks or "
+        "finer checkpoints (vLLM --mamba-cache-mode), or draft without hidden states (ngram)",
+        action_kind="measure",
+        production_check="PromQL: rate(vllm:prefix_cache_hits_total[5m]) while one prompt is sent "
+        "twice: the second time must hit all but its last block",
     ),
 )

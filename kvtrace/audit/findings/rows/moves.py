@@ -15,6 +15,12 @@ from kvtrace.audit.findings.moves import (
     moves_slower_than_modelled,
     moves_slower_than_recompute,
 )
+from kvtrace.audit.findings.paths import (
+    load_is_what_is_left,
+    pcie_contention,
+    pool_node_bound_by_dram,
+)
+from kvtrace.audit.findings.pieces import fragmented_copies, tp_replicates_kv
 
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
@@ -85,6 +91,74 @@ CHECKS: Final[tuple[Check, ...]] = (
         action_kind="faster",
         production_check="Log fields of the connector: NIXL `Avg xfer time (ms)`, LMCache `cost`; "
         "against vllm:request_prefill_time_seconds",
+    ),
+    Check(
+        id="pcie_contention",
+        title="Copies share PCIe",
+        question="Do loads into HBM wait for each other on PCIe?",
+        threshold=limit.SHARED_RATE,
+        look=pcie_contention,
+        action="Let fewer copies run at once (limit concurrent loads, no write-back beside loads "
+        "in the busy hour), give each GPU its own PCIe uplink and NIC, or load layer by layer "
+        "beside the prefill",
+        action_kind="faster",
+        production_check="DCGM_FI_PROF_PCIE_RX_BYTES (a rate) of all GPUs behind one switch, "
+        "added up, against the rate of one alone; vLLM log `KV Transfer metrics`: "
+        "`vllm:kv_offload_load_time` over `vllm:kv_offload_load_bytes`",
+    ),
+    Check(
+        id="load_is_what_is_left",
+        title="RDMA is in place, the load into HBM is the bottleneck",
+        question="After RDMA, is the larger part of a move the copy from host memory into HBM?",
+        threshold=limit.LOAD_SHARE,
+        look=load_is_what_is_left,
+        is_replayed=True,
+        action="Take the host out of the way (GPU-direct RDMA), or overlap the load with the "
+        "prefill layer by layer; faster ports do not help any more",
+        action_kind="faster",
+        production_check="DCGM_FI_PROF_PCIE_RX_BYTES near its peak while "
+        "rate(node_infiniband_port_data_received_bytes_total[1m]) is not; LMCache log: `cost` of "
+        "a retrieval against its size",
+    ),
+    Check(
+        id="pool_node_bound_by_dram",
+        title="The memory of pool nodes binds, not their ports",
+        question="Does a pool node serve as much as its ports could carry?",
+        threshold=thresholds.LINK_BINDS,
+        look=pool_node_bound_by_dram,
+        is_replayed=True,
+        action="Spread the pool over more nodes (or all memory channels of each) before adding "
+        "ports; keep hot blocks in the DRAM of the GPU nodes",
+        action_kind="nearer",
+        production_check="rate(node_infiniband_port_data_transmitted_bytes_total[1m]) of all "
+        "ports of a pool node, added up, stays below their line rate while "
+        "vllm:external_prefix_cache_hits_total wait: LMCache log `throughput`",
+    ),
+    Check(
+        id="tp_replicates_kv",
+        title="Tensor parallelism copies the KV",
+        question="Does each rank hold KV that another one holds too?",
+        threshold=limit.REPLICATION,
+        look=tp_replicates_kv,
+        action="Run attention data-parallel (SGLang --enable-dp-attention, vLLM "
+        "--data-parallel-size), or a TP no larger than the number of KV heads; store one copy in "
+        "tiers below HBM",
+        action_kind="move_less",
+        production_check="Start-up log: `Available KV cache memory` in bytes over `GPU KV cache "
+        "size` in tokens, times the ranks, is TP times the KV bytes of a token of the LLM",
+    ),
+    Check(
+        id="fragmented_copies",
+        title="KV goes in pieces too small for the path",
+        question="Are copies so small that their fixed cost takes as long as their bytes?",
+        threshold=limit.HALF_RATE,
+        look=fragmented_copies,
+        action="Gather blocks before they are sent (larger chunks: LMCache chunk_size, SGLang "
+        "--page-size, --hicache-mem-layout page_first; one buffer for all layers), so that each "
+        "piece is a few times the size of half rate",
+        action_kind="faster",
+        production_check="NIXL log fields `Avg MB per transfer` over `Avg number of descriptors`: "
+        "the size of a piece; `Throughput (MB/s)` beside it",
     ),
     Check(
         id="host_bounce_dominates",

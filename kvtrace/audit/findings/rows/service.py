@@ -8,7 +8,9 @@ from kvtrace.audit.findings import latency as by_latency
 from kvtrace.audit.findings import limits as limit
 from kvtrace.audit.findings import measured as by_log
 from kvtrace.audit.findings.check import Check
+from kvtrace.audit.findings.hit_price import HIT_PRICE_TABLE, hits_save_compute_lose_time
 from kvtrace.audit.findings.prefill import PREFILL_TABLE, hits_not_faster_measured
+from kvtrace.audit.findings.tails import long_prompts_hurt_short, tail_is_bytes
 from kvtrace.audit.findings.trend import high_hit_ratio_slow_ttft
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -67,6 +69,22 @@ CHECKS: Final[tuple[Check, ...]] = (
         table="latency/ttft_by_cached_share",
     ),
     Check(
+        id="hits_save_compute_lose_time",
+        title="A hit saves compute and loses time",
+        question="At equal prompt length, does a hit take more time than it saves?",
+        threshold=limit.HIT_LOSS,
+        look=hits_save_compute_lose_time,
+        action="Load only what is priced below recomputing it (a minimum hit length, or an "
+        "arbiter), and shorten the way of what is loaded: layer by layer beside the prefill, or "
+        "GPU-direct",
+        action_kind="move_less",
+        production_check="Mean of vllm:time_to_first_token_seconds beside those of "
+        "vllm:request_prefill_time_seconds and vllm:request_queue_time_seconds, cache on against "
+        "off: rate(…_sum[5m]) / rate(…_count[5m]); what remains is the move; LMCache log field "
+        "`cost`",
+        table=HIT_PRICE_TABLE,
+    ),
+    Check(
         id="hits_not_faster_measured",
         title="Measured prefill with hits is no faster than recomputing",
         question="Is the first token of a reused prompt sooner than recomputing would give it?",
@@ -79,6 +97,37 @@ CHECKS: Final[tuple[Check, ...]] = (
         "prompt length: vllm:request_prefill_time_seconds beside "
         "vllm:external_prefix_cache_hits; LMCache log field `cost`",
         table=PREFILL_TABLE,
+    ),
+    Check(
+        id="long_prompts_hurt_short",
+        title="Long prompts hurt short ones",
+        question="Do short prompts wait for long ones?",
+        threshold=limit.LONG_ADDS,
+        look=long_prompts_hurt_short,
+        action="Isolate long prompts: instances or a queue of their own (a router rule by prompt "
+        "length), or smaller prefill chunks (vLLM --max-num-batched-tokens, "
+        "--long-prefill-token-threshold; SGLang --chunked-prefill-size); faster links do not cure "
+        "a queue",
+        action_kind="nearer",
+        production_check="PromQL: histogram_quantile(0.99, sum by (le) "
+        "(rate(vllm:time_to_first_token_seconds_bucket[5m]))) of an instance without long prompts "
+        "beside one with them; rate(vllm:request_prompt_tokens_bucket[5m]) says which has them",
+    ),
+    Check(
+        id="tail_is_bytes",
+        title="P99 is made of KV bytes",
+        question="Are the slowest first tokens those that move most KV?",
+        threshold=limit.BYTES_IN_TAIL,
+        look=tail_is_bytes,
+        is_replayed=True,
+        action="Move fewer bytes for the largest prompts (KV quantisation, a head that is "
+        "recomputed while the tail loads), or keep what they load in host DRAM; a larger pool "
+        "lengthens this tail",
+        action_kind="move_less",
+        production_check="Log fields of the connector: NIXL `P90 xfer time (ms)` beside `Avg MB "
+        "per transfer`, LMCache `size` and `cost`; against histogram_quantile(0.99, sum by (le) "
+        "(rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+        table="replay/move_by_kv_bucket",
     ),
     Check(
         id="decode_dominates",

@@ -49,6 +49,12 @@ _CONFIG: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = tuple(
         ("kv_cache_dtype", "text", r"\bkv_cache_dtype'?(?:=|: )'?(\w{1,20})"),
         ("quantization", "text", r"\bquantization'?(?:=|: )'?(\w{1,40})"),
         ("prefix_caching", "switch", r"\benable_prefix_caching'?(?:=|: )(True|False)\b"),
+        (
+            "speculative",
+            "text",
+            r"\bspeculative_config'?(?:=SpeculativeConfig\(|: \{)[^){}]{0,300}?"
+            r"\bmethod'?(?:=|: )'(\w{1,20})'",
+        ),
     )
 )
 _CONFIG_HEADS: Final = (
