@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvtrace.audit.assumptions import build_assumptions
+from kvtrace.audit.assumptions import build_assumptions, from_constant
 from kvtrace.audit.data import build_data
 from kvtrace.audit.findings.check import Evidence, LinkRow, MoveRow
 from kvtrace.audit.findings.link_rows import LinkSources, link_rows, links_table
@@ -14,9 +14,10 @@ from kvtrace.audit.findings.registry import find_all
 from kvtrace.audit.findings.sampling import sampled_log, sampling_validity
 from kvtrace.audit.fleet.build import build_fleet_sizes
 from kvtrace.audit.inputs import AuditInput
-from kvtrace.audit.money.bills import Bills, build_bills
+from kvtrace.audit.money.bills import build_bills
+from kvtrace.audit.money.build import Priced, build_economics, pair_of
 from kvtrace.audit.money.calendar import last_day, windows_per_day
-from kvtrace.audit.money.gpu_worth import GpuWorth, gpu_worth, load_profile
+from kvtrace.audit.money.gpu_worth import gpu_worth, load_profile
 from kvtrace.audit.options.table import Money, build_options
 from kvtrace.audit.record import (
     AUDIT_SCHEMA_VERSION,
@@ -28,7 +29,6 @@ from kvtrace.audit.record import (
     ReplayWindow,
     Reproduce,
     Reuse,
-    Verdict,
 )
 from kvtrace.audit.reuse_kv import build_kv_part, build_reuse_part
 from kvtrace.audit.sharing.record import SharingScope
@@ -79,8 +79,7 @@ class _Basis:
     window: ReplayWindow | None
     window_reusable: IntArray | None
     fleets: Fleets
-    bills: Bills
-    worth: GpuWorth
+    money: Priced
     options: list[Option]
     moves: list[MoveRow]
     links: list[LinkRow]
@@ -114,6 +113,9 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
     )
     prefill = _prefill(deployment) if inputs.is_serving_confirmed else None
     part = build_sizing(inputs, basis.options, basis.window)
+    weighing = _weighing(inputs, basis)
+    case = build_case(weighing)
+    verdict = decide(case, carrying_numbers(case, weighing))
     return AuditRecord(
         schema_version=AUDIT_SCHEMA_VERSION,
         generated_at=inputs.generated_at,
@@ -121,9 +123,9 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         reuse=basis.reuse,
         kv=basis.kv,
         options=basis.options,
-        verdict=_verdict(inputs, basis),
+        verdict=verdict,
         findings=find_all(_evidence(inputs, basis, prefill)),
-        assumptions=build_assumptions(inputs, basis.bills.prices),
+        assumptions=build_assumptions(inputs, basis.money.bills.prices),
         tables=build_tables(inputs.queries)
         | build_modelled_tables(inputs.trace, inputs.replays, deployment)
         | build_measured_tables(measured, prefill)
@@ -137,6 +139,14 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
             inputs.fleet,
             {option.id: option.title for option in basis.options},
             data.span_s,
+        ),
+        economics=build_economics(
+            basis.options,
+            basis.money,
+            pair_of(case, verdict.option, basis.fleets, basis.money),
+            window=basis.window,
+            windows_per_day=windows_per_day(data, basis.window),
+            as_quantity=from_constant,
         ),
         sharing=basis.sharing,
         sizing=part.sizing,
@@ -167,16 +177,14 @@ def _basis(inputs: AuditInput) -> _Basis:
         inputs.replays,
         windows_per_day=windows_per_day(data, window),
     )
-    worth = gpu_worth(
-        inputs.fleet,
-        profile=load_profile(inputs.whole_trace or inputs.trace),
-        today=last_day(inputs.queries, data, inputs.generated_at),
-    )
+    today = last_day(inputs.queries, data, inputs.generated_at)
+    profile = load_profile(inputs.whole_trace or inputs.trace)
+    priced = Priced(bills, gpu_worth(inputs.fleet, profile=profile, today=today), today)
     money = Money(
         fleets=_fleets(inputs, arbiter=()),
         fleet=inputs.fleet,
         bills=bills,
-        worth=worth,
+        worth=priced.worth,
         deployment=inputs.deployment,
         span_s=None if inputs.trace is None else arrival_span_s(inputs.trace),
         factor=prefill_factor(inputs.deployment),
@@ -190,8 +198,7 @@ def _basis(inputs: AuditInput) -> _Basis:
         window=window,
         window_reusable=reusable,
         fleets=fleets,
-        bills=bills,
-        worth=worth,
+        money=priced,
         options=options,
         moves=_moves(inputs, data),
         links=link_rows(_link_sources(inputs)),
@@ -276,13 +283,13 @@ def _fleets(inputs: AuditInput, *, arbiter: Sequence[ReplayResult]) -> Fleets:
     )
 
 
-def _verdict(inputs: AuditInput, basis: _Basis) -> Verdict:
-    weighing = Weighing(
+def _weighing(inputs: AuditInput, basis: _Basis) -> Weighing:
+    return Weighing(
         data=basis.data,
         reuse=basis.reuse,
         fleet=inputs.fleet,
-        bills=basis.bills,
-        worth=basis.worth,
+        bills=basis.money.bills,
+        worth=basis.money.worth,
         deployment=inputs.deployment,
         prefill=_prefill(inputs.deployment),
         options=basis.options,
@@ -297,8 +304,6 @@ def _verdict(inputs: AuditInput, basis: _Basis) -> Verdict:
         next_measurement=_next_measurement(inputs, basis.reuse),
         tiers_below_hbm=tiers_below_hbm(inputs.queries, basis.data),
     )
-    case = build_case(weighing)
-    return decide(case, carrying_numbers(case, weighing))
 
 
 def _prefill(deployment: Deployment) -> PrefillTime | None:

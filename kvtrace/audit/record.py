@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from kvtrace.audit.fleet.record import FleetSizes
+from kvtrace.audit.money.record import Economics
 from kvtrace.audit.quantity import OriginState as OriginState
 from kvtrace.audit.quantity import Quantity as Quantity
 from kvtrace.audit.sharing.record import SharingScope
@@ -336,6 +337,8 @@ class AuditRecord(msgspec.Struct, kw_only=True):
     """Of all options; null where nothing was replayed."""
     fleets: FleetSizes | None = None
     """The fleet that each option needs; null where no option without a pool carries the load."""
+    economics: Economics | None = None
+    """Money; null in records of older versions."""
     sharing: list[SharingScope] = []
     """By who may share a cache, the widest scope first; empty where no request has blocks."""
     sizing: Sizing | None = None

@@ -3,24 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import date
 
 from kvtrace.audit.money.bill_rows import option_bills
 from kvtrace.audit.money.bills import Bills
 from kvtrace.audit.money.gpu_worth import GpuWorth
 from kvtrace.audit.money.numbers import USD_PER_MONTH, amount
-from kvtrace.audit.money.pool_case import Pair, pool_case
-from kvtrace.audit.money.record import Economics, PoolCase
+from kvtrace.audit.money.pool_over_rival import Pair, pool_over_rival
+from kvtrace.audit.money.record import Economics, PoolOverRival
 from kvtrace.audit.money.token_prices import api_prices, token_prices
 from kvtrace.audit.quantity import Quantity
 from kvtrace.audit.record import Option, ReplayWindow
+from kvtrace.audit.slo.fleets import Fleets
+from kvtrace.audit.verdict.cases import Case
 from kvtrace.cost.evidence import Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """What options cost, what an instance is worth, and when."""
+
+    bills: Bills
+    worth: GpuWorth
+    today: date | None
+    """The last day of the log, or of the report; null: neither has a date."""
+
+
+def pair_of(case: Case, option: str | None, fleets: Fleets, money: Priced) -> Pair | None:
+    """The pool that the verdict weighs, over the best option without one.
+
+    Null without either, or where the log does not stand for a month.
+    """
+    pool = next((one for one in case.pools if one.option_id == option), None)
+    if pool is None or fleets.rival is None or not case.has_monthly_load:
+        return None
+    rival = fleets.rival.result.scenario
+    return Pair(
+        option=pool.option_id,
+        title=pool.title,
+        rival=rival.option_id,
+        rival_title=rival.title,
+        saving=pool.saving,
+        instances=pool.instances_saved,
+        bills=money.bills,
+        worth=money.worth,
+        today=money.today,
+    )
 
 
 def build_economics(
     options: Sequence[Option],
-    bills: Bills,
-    worth: GpuWorth,
+    money: Priced,
     pair: Pair | None,
     *,
     window: ReplayWindow | None,
@@ -28,6 +62,7 @@ def build_economics(
     as_quantity: Callable[[Constant], Quantity],
 ) -> Economics:
     """Bills of `options`, what GPUs are worth, and `pair` weighed; null: no pair to weigh."""
+    bills, worth = money.bills, money.worth
     contract = bills.fleet.contract.kind
     return Economics(
         contract=contract.value,
@@ -49,8 +84,8 @@ def build_economics(
     )
 
 
-def _case(pair: Pair | None) -> PoolCase | None:
-    return None if pair is None else pool_case(pair)
+def _case(pair: Pair | None) -> PoolOverRival | None:
+    return None if pair is None else pool_over_rival(pair)
 
 
 def _until(day: date | None) -> str | None:

@@ -72,7 +72,7 @@ class ApiPrice(msgspec.Struct, kw_only=True):
     as_of: str
 
 
-class PoolCase(msgspec.Struct, kw_only=True):
+class PoolOverRival(msgspec.Struct, kw_only=True):
     """The best pool over the best option without one."""
 
     option: str
@@ -109,7 +109,7 @@ class Economics(msgspec.Struct, kw_only=True):
     """Part of those hours that one instance less really gives back, by the load over the day; null:
     not paid by the hour, or no whole day in the log."""
     bills: list[OptionBill]
-    case: PoolCase | None = None
+    case: PoolOverRival | None = None
     """Null without a pool that is weighed, or where the log does not stand for a month."""
     tokens: list[TokenPrice] = []
     api_prices: list[ApiPrice] = []

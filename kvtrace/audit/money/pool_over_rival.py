@@ -12,7 +12,7 @@ from kvtrace.audit.money.bills import Bills
 from kvtrace.audit.money.gpu_worth import GpuWorth
 from kvtrace.audit.money.numbers import USD_PER_MONTH, amount, unknown
 from kvtrace.audit.money.payback import Flow, npv_usd, payback_months
-from kvtrace.audit.money.record import PoolCase
+from kvtrace.audit.money.record import PoolOverRival
 from kvtrace.audit.quantity import Quantity
 from kvtrace.audit.uncertainty.ranges import Range, finite
 from kvtrace.cost.fleet import Fleet
@@ -41,12 +41,12 @@ class Pair:
     today: date | None = None
 
 
-def pool_case(pair: Pair) -> PoolCase | None:
+def pool_over_rival(pair: Pair) -> PoolOverRival | None:
     """What the pair comes to; null where a bill is not known."""
     if _both(pair, pair.bills) is None:
         return None
     against = f"{pair.title} over {pair.rival_title}"
-    return PoolCase(
+    return PoolOverRival(
         option=pair.option,
         title=pair.title,
         rival=pair.rival,
