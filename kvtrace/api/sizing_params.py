@@ -32,8 +32,9 @@ def sizing_params(
     hbm, dram = (_bytes(sizes, name) for name in ("hbm_bytes", "dram_bytes"))
     pool = _bytes(sizes, "pool_bytes")
     prices = [_per_gb(by_tier[medium]) for medium in MEDIA]
+    usd = None if value is None else value.usd_per_token
     return {
-        "usd_per_reused_token": None if value is None else value.usd_per_token.value,
+        "usd_per_reused_token": None if usd is None else usd.value,
         "windows_per_month": windows_per_month(span_s),
         "held_bytes": hbm + dram,
         "pool_nodes": fleet.pool_nodes.value,

@@ -11,7 +11,14 @@ from kvtrace.report.about import given_inputs
 from kvtrace.report.figures import MOVE_TABLES, all_charts, move_against_recompute, running
 from kvtrace.report.format import Scale, format_in, format_value, pick_scale, safe_text
 from kvtrace.report.option_table import option_details
-from kvtrace.report.questions import Notice, Part, latency_parts, reuse_parts, still_climbing
+from kvtrace.report.questions import (
+    Notice,
+    Part,
+    latency_parts,
+    reuse_parts,
+    sizing_parts,
+    still_climbing,
+)
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import (
     ChartView,
@@ -32,6 +39,7 @@ SECTIONS: Final = (
     "kv",
     "ledger",
     "options",
+    "sizing",
     "running",
     "assumptions",
     "quality",
@@ -64,6 +72,7 @@ _TOPIC_SECTION: Final[Mapping[str, str]] = {
     "cost": "ledger",
     "replay": "options",
     "options": "options",
+    "sizing": "sizing",
 }
 _SEVERITIES: Final = ("critical", "warning", "info")
 _ACTIONS: Final = ("move_less", "faster", "nearer", "measure", "other")
@@ -153,6 +162,8 @@ class PageView:
     """The questions about reuse."""
     latency: tuple[Part, ...]
     """The questions about latency."""
+    sizing: tuple[Part, ...]
+    """The questions about the size of a pool and its break-even points."""
     notice: Notice | None
     """What limits every share of reuse."""
     validity: tuple[Validity, ...]
@@ -186,7 +197,8 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
     shown = {view.table.anchor for view in views if view.table is not None}
     shown |= {f"table-{slug(id)}" for id in MOVE_TABLES}
     reuse, latency = reuse_parts(record, texts, drawn), latency_parts(record, texts)
-    shown = shown.union(*(part.anchors for part in (*reuse, *latency)))
+    sizing = sizing_parts(record, texts)
+    shown = shown.union(*(part.anchors for part in (*reuse, *latency, *sizing)))
     return PageView(
         charts=drawn,
         moves=move_against_recompute(record, texts),
@@ -203,6 +215,7 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         notes=_notes(record),
         reuse=reuse,
         latency=latency,
+        sizing=sizing,
         notice=still_climbing(record, texts),
         validity=tuple(
             sorted(record.data.validity, key=lambda one: _SEVERITIES.index(one.severity))

@@ -28,13 +28,14 @@ from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import LinkSpec, StageSpec, TierSpec
 from tests.unit.audit_fakes import make_deployment, make_input, make_result, make_trace
 
-WORTH = ReuseValue(Range.exact(1e-3), Range(1e-7, 2e-7, 4e-7), 1)
+USD = Range(1e-7, 2e-7, 4e-7)
+WORTH = ReuseValue(Range.exact(1e-3), USD, 1)
 amounts = st.floats(1e-9, 1e9)
 
 
 def test_a_pool_of_1000_dollars_needs_half_of_ten_billion_tokens_at_2e_7() -> None:
     # 10^10 tokens at $2e-7 are worth $2 000.
-    found = break_even_ratio(Range(500.0, 1000.0, 3000.0), 1e10, WORTH.usd_per_token)
+    found = break_even_ratio(Range(500.0, 1000.0, 3000.0), 1e10, USD)
     assert found.value == pytest.approx(0.5)
     # Cheapest pool at the dearest token, dearest pool at the cheapest.
     assert found.low == pytest.approx(500 / 4000)

@@ -9,6 +9,7 @@ import pytest
 from kvtrace.audit.sizing.value import reuse_value, windows_per_month
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.uncertainty.ranges import Range
+from kvtrace.cost.fleet import Fleet
 from tests.unit.audit_fakes import make_deployment, make_fleet, make_trace
 
 
@@ -23,6 +24,7 @@ def test_a_token_is_worth_the_prefill_that_it_spares() -> None:
     gpu_s = spared_s * 8 / 7_000
     assert found.reusable_tokens == 7_000 * 1_999
     assert found.gpu_s_per_token.value == pytest.approx(gpu_s, rel=1e-9)
+    assert found.usd_per_token is not None
     assert found.usd_per_token.value == pytest.approx(gpu_s * 3.0 / 3600 / 0.7, rel=1e-9)
     assert found.gpu_s_per_token.low < gpu_s < found.gpu_s_per_token.high
 
@@ -30,7 +32,9 @@ def test_a_token_is_worth_the_prefill_that_it_spares() -> None:
 def test_a_gb_holds_as_many_tokens_as_fit() -> None:
     # 200 000 bytes a token: 5 000 tokens in 10^9 bytes, at $2e-6 each: one cent a hit.
     worth = ReuseValue(Range.exact(1e-3), Range.exact(2e-6), 1)
-    assert worth.usd_per_gb(200_000.0).value == pytest.approx(0.01)
+    usd = worth.usd_per_gb(200_000.0)
+    assert usd is not None
+    assert usd.value == pytest.approx(0.01)
     assert worth.gpu_s_per_gb(200_000.0).value == pytest.approx(5.0)
 
 
@@ -41,13 +45,24 @@ def test_no_reuse_and_no_blocks_have_no_worth() -> None:
     assert reuse_value(replace(make_trace(), distinct_blocks=0), deployment, fleet) is None
 
 
+def usd_per_token(fleet: Fleet) -> float | None:
+    found = reuse_value(make_trace(), make_deployment(), fleet)
+    assert found is not None
+    return None if found.usd_per_token is None else found.usd_per_token.value
+
+
 def test_a_dearer_gpu_makes_a_token_worth_more() -> None:
-    deployment, fleet = make_deployment(), make_fleet()
+    fleet = make_fleet()
     dear = replace(fleet, gpu_usd_per_hour=fleet.gpu_usd_per_hour.given(6.0, source="test"))
-    low, high = (reuse_value(make_trace(), deployment, one) for one in (fleet, dear))
+    low, high = usd_per_token(fleet), usd_per_token(dear)
     assert low is not None
-    assert high is not None
-    assert high.usd_per_token.value == pytest.approx(2 * low.usd_per_token.value)
+    assert high == pytest.approx(2 * low)
+
+
+def test_reserved_gpus_save_nothing_so_that_a_token_has_no_price() -> None:
+    fleet = make_fleet()
+    kind = replace(fleet.contract.kind, value="reserved")
+    assert usd_per_token(replace(fleet, contract=replace(fleet.contract, kind=kind))) is None
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def _of(scope: str) -> str:
 def _usd(row: Row, column: str, title: str, value: ReuseValue | None) -> Quantity | None:
     """The USD of a row with the interval of the token's worth; null where it is unknown."""
     usd = number(row, column)
-    if usd is None or value is None:
+    if usd is None or value is None or value.usd_per_token is None:
         return None
     amount = _spread(usd, value.usd_per_token)
     return Quantity(

@@ -59,7 +59,7 @@ def build_sizing(
             rules,
             deployment,
             kv_bytes_per_token=token_bytes,
-            usd_per_gb_hit=None if value is None else value.usd_per_gb(token_bytes).value,
+            usd_per_gb_hit=None if value is None else _middle(value.usd_per_gb(token_bytes)),
             gpu_s_per_gb=None if value is None else value.gpu_s_per_gb(token_bytes).value,
         ),
         reuse_table(sizing.reuse),
@@ -106,6 +106,10 @@ def _rule(rule: Rule, row: Row) -> ResidencyRule:
         within_ratio_tokens=number(row, "within_ratio_tokens"),
         kept_bytes=number(row, "kept_bytes"),
     )
+
+
+def _middle(amount: Range | None) -> float | None:
+    return None if amount is None else amount.value
 
 
 def _quantity(

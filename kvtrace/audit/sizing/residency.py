@@ -51,6 +51,7 @@ def residency_rules(
 
 def _rule(price: TierPrice, value: ReuseValue | None, kv_bytes_per_token: float) -> Rule:
     rent = price.usd_per_gb_s
-    if value is None or rent is None or rent.low <= 0.0:
+    worth = None if value is None else value.usd_per_gb(kv_bytes_per_token)
+    if worth is None or rent is None or rent.low <= 0.0:
         return Rule(price, None)
-    return Rule(price, break_even_s(value.usd_per_gb(kv_bytes_per_token), rent))
+    return Rule(price, break_even_s(worth, rent))

@@ -36,7 +36,8 @@ def break_even_reuse(
     """
     rival = max((o for o in options if is_local(o.id)), key=hit_tokens, default=None)
     windows = None if window is None else windows_per_month(window.span_s)
-    if rival is None or window is None or windows is None or value is None:
+    usd = None if value is None else value.usd_per_token
+    if rival is None or window is None or windows is None or usd is None:
         return []
     if not window.prompt_tokens:
         return []
@@ -58,7 +59,7 @@ def break_even_reuse(
                 rival=rival.title,
                 needed=_quantity(
                     f"break_even_reuse:{option.id}",
-                    break_even_ratio(paid, prompt, value.usd_per_token),
+                    break_even_ratio(paid, prompt, usd),
                     "ratio",
                     "share of the prompt tokens beyond the rival at which the hits are worth the "
                     "pool",
@@ -70,7 +71,7 @@ def break_even_reuse(
                 ceiling_ratio_tokens=ceiling,
                 value=_quantity(
                     f"value_of_reuse:{option.id}",
-                    value_usd(extra, prompt, value.usd_per_token),
+                    value_usd(extra, prompt, usd),
                     "USD/month",
                     "GPU time of what the pool serves beyond the rival, at most",
                     "replays; tokens beyond the rival x worth of a reused token",

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from kvtrace.audit.money.economics import range_of
+from kvtrace.audit.money.gpu_worth import gpu_worth
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.thresholds import (
     FLEET_BUSY_SHARE,
@@ -28,9 +28,16 @@ BUSY_SHARE = Range(FLEET_BUSY_SHARE_LOW.value, FLEET_BUSY_SHARE.value, FLEET_BUS
 as in `freed_instances`."""
 
 
-def gpu_usd_per_s(fleet: Fleet) -> Range:
-    """USD of one GPU for one second, paid."""
-    return range_of(fleet.gpu_usd_per_hour).scaled(1.0 / S_PER_HOUR)
+def freed_gpu_usd_per_s(fleet: Fleet) -> Range | None:
+    """USD of one GPU-second that is given back, by contract; null: giving it back saves nothing.
+
+    Formula: worth of an instance a month / (its GPUs x seconds of a month).
+    """
+    worth = gpu_worth(fleet)
+    if worth.paid_until is not None:
+        return None
+    gpu_seconds = fleet.gpus_per_instance * HOURS_PER_MONTH * S_PER_HOUR
+    return worth.instance_usd_per_month.scaled(1.0 / gpu_seconds)
 
 
 def reuse_value(
@@ -39,8 +46,8 @@ def reuse_value(
     """Worth of the mean reusable token of `trace`; null without reuse or without known FLOPs.
 
     Formula: Σ (T(n | 0) - T(n - r | r)) x GPUs / Σ r, T(new | cached) the prefill time of one
-    instance, n prompt and r reusable tokens of a request in an unlimited cache; USD: that x price
-    of a GPU-second / busy share.
+    instance, n prompt and r reusable tokens of a request in an unlimited cache; USD: that x worth
+    of a GPU-second given back / busy share.
     Assumes: hits are like the trace's own reuse in length and depth; moves hold no GPU.
     """
     if trace is None or not trace.distinct_blocks or not knows_flops(deployment):
@@ -52,10 +59,10 @@ def reuse_value(
     nothing = np.zeros_like(reusable)
     spared = spared_s_per_request(trace, nothing, reusable, deployment.prefill)
     gpu_s = math.fsum(spared.tolist()) * fleet.gpus_per_instance / tokens
-    each = prefill_factor(deployment).scaled(gpu_s)
+    each, usd = prefill_factor(deployment).scaled(gpu_s), freed_gpu_usd_per_s(fleet)
     return ReuseValue(
         gpu_s_per_token=each,
-        usd_per_token=each * gpu_usd_per_s(fleet) / BUSY_SHARE,
+        usd_per_token=None if usd is None else each * usd / BUSY_SHARE,
         reusable_tokens=tokens,
     )
 

@@ -14,18 +14,20 @@ class ReuseValue:
 
     gpu_s_per_token: Range
     """GPU-seconds of prefill that one reused token frees; low and high: the GEMM efficiency."""
-    usd_per_token: Range
+    usd_per_token: Range | None
     """USD of the paid GPU time that these are worth: an upper bound, as if GPU time could be given
-    back by the second. What a fleet saves in whole instances, only replays show."""
+    back by the second. What a fleet saves in whole instances, only replays show. Null: by the
+    contract of the GPUs nothing is saved by giving them back."""
     reusable_tokens: int
     """That it is the mean of."""
 
-    def usd_per_gb(self, kv_bytes_per_token: float) -> Range:
-        """USD that one hit on a GB (10^9 bytes) of KV is worth.
+    def usd_per_gb(self, kv_bytes_per_token: float) -> Range | None:
+        """USD that one hit on a GB (10^9 bytes) of KV is worth; null: nothing is known to be saved.
 
         Formula: USD per token x 10^9 / bytes per token.
         """
-        return self.usd_per_token.scaled(GB / kv_bytes_per_token)
+        usd = self.usd_per_token
+        return None if usd is None else usd.scaled(GB / kv_bytes_per_token)
 
     def gpu_s_per_gb(self, kv_bytes_per_token: float) -> Range:
         """GPU-seconds that one hit on a GB of KV frees."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kvtrace.audit.record import AuditRecord
+from kvtrace.report.questions.break_even import break_even, links, residency
 from kvtrace.report.questions.capacity import capacity
 from kvtrace.report.questions.groups import groups
 from kvtrace.report.questions.how_much import how_much, still_climbing
@@ -17,6 +18,7 @@ from kvtrace.report.questions.policies import policies
 from kvtrace.report.questions.pooling import pooling
 from kvtrace.report.questions.scopes import scopes
 from kvtrace.report.questions.sharing import sharing
+from kvtrace.report.questions.sizing import placement, pool_size
 from kvtrace.report.questions.what_if import block_size, generated
 from kvtrace.report.questions.writes import writes
 from kvtrace.report.texts import Texts
@@ -28,6 +30,7 @@ __all__ = [
     "Part",
     "latency_parts",
     "reuse_parts",
+    "sizing_parts",
     "still_climbing",
 ]
 
@@ -66,3 +69,15 @@ def _in_one_line(parts: Sequence[Part], texts: Texts) -> tuple[Part, ...]:
 def latency_parts(record: AuditRecord, texts: Texts) -> tuple[Part, ...]:
     """The questions about latency."""
     return (quantiles(record, texts), tail(record, texts), hits_help(record, texts))
+
+
+def sizing_parts(record: AuditRecord, texts: Texts) -> tuple[Part, ...]:
+    """The questions about the size of a pool, what it must carry, and where it breaks even."""
+    parts = (
+        pool_size(record, texts),
+        residency(record, texts),
+        placement(record, texts),
+        break_even(record, texts),
+        links(record, texts),
+    )
+    return _in_one_line(parts, texts)
