@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from kvtrace.api.comparing import Compared, compare
     from kvtrace.api.describequery import QueryDescription
     from kvtrace.api.explain_names import names_to_explain
     from kvtrace.api.explaining import Explained, explain
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Audit",
+    "Compared",
     "Explained",
     "FormatListing",
     "GateOutcome",
@@ -72,6 +74,7 @@ __all__ = [
     "Verification",
     "analyze",
     "check_gates",
+    "compare",
     "describe_formats",
     "describe_query",
     "explain",
@@ -104,6 +107,7 @@ __all__ = [
 ]
 
 _NAMES: Final = {
+    "comparing": ("Compared", "compare"),
     "describequery": ("QueryDescription",),
     "explain_names": ("names_to_explain",),
     "explaining": ("Explained", "explain"),

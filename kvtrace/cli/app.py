@@ -14,6 +14,7 @@ import typer
 from kvtrace import __version__
 from kvtrace.cli import (
     analyze,
+    compare,
     cost,
     explain,
     export,
@@ -52,6 +53,7 @@ app.command("policies", short_help="Eviction policies against what any cache cou
 app.command("pooling", short_help="Private caches against one shared pool.")(pooling.pooling)
 app.add_typer(cost.app, name="cost", short_help="The cost model against measurements.")
 app.command("report", short_help="HTML, Markdown or an ADR, from audit.json alone.")(report.report)
+app.command("compare", short_help="Two audits side by side.")(compare.compare)
 app.command("explain", short_help="What an id, a code or a word means.")(explain.explain)
 app.command("formats", short_help="What can be read, and what it supplies.")(formats.formats)
 app.command("sniff", short_help="What each file is, and what would make it say more.")(sniff.sniff)
