@@ -26,11 +26,13 @@ from kvtrace.api.setup import (
     choose_fleet,
 )
 from kvtrace.api.sizing_params import sizing_params
+from kvtrace.api.uncertainty import Asked, conversations_of, replay_design
 from kvtrace.audit.fleet.facts import FleetFacts
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.sizing.value import reuse_value
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.tables.carried import is_carried
+from kvtrace.audit.uncertainty.design import ReplayedDesign
 from kvtrace.config import Settings
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
@@ -45,7 +47,7 @@ from kvtrace.reuse.continuations import build_continuations
 from kvtrace.reuse.facts import build_reuse_of
 from kvtrace.reuse.stays import build_block_stays
 from kvtrace.reuse.trace import order_requests
-from kvtrace.schema.arrays import RequestTrace
+from kvtrace.schema.arrays import IntArray, RequestTrace
 from kvtrace.schema.manifest import SCHEMA_VERSION, Manifest
 from kvtrace.store.dataset import MANIFEST_NAME, Dataset, DatasetWriter, discard_output
 from kvtrace.store.lock import OutputLock, load_or_create_salt, salt_from_text
@@ -71,6 +73,10 @@ class Modelled:
     """The instances that each option needs."""
     every: RequestTrace | None
     """As `whole`, with the requests that were refused."""
+    conversation: IntArray | None = None
+    """(requests,) of the replayed ones: the conversation of each, -1: none; null: not known."""
+    design: ReplayedDesign | None = None
+    """The weighed pool and its rivals at sampled inputs (depth full)."""
 
 
 def mapping_of(settings: Settings) -> Mapping | None:
@@ -185,6 +191,8 @@ def audit_input(
         arbiter=replays.arbiter,
         ends=replays.ends,
         fleet_facts=modelled.fleet_facts,
+        conversation=modelled.conversation,
+        design=modelled.design,
         refused_requests=modelled.refused_requests,
         deployment=modelled.deployment,
         fleet=modelled.setup.fleet,
@@ -219,7 +227,12 @@ def model(
         replays = replay_options(run, deployment, setup.fleet, watch)
         facts = _sized(replays, peak, stated, run, watch, is_full=is_full, workers=workers)
         replays = with_ends(replays, facts, deployment, setup.fleet, run, watch)
-    return Modelled(deployment, setup, whole, refused, replays, facts, every)
+        conversation = conversations_of(dataset, replays.trace)
+        design = None
+        if is_full:
+            asked = Asked(replays, facts, deployment, setup.fleet, conversation)
+            design = replay_design(asked, run, seed, watch)
+    return Modelled(deployment, setup, whole, refused, replays, facts, every, conversation, design)
 
 
 def _sized(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvtrace.audit.assumptions import build_assumptions, from_constant
 from kvtrace.audit.data import build_data
@@ -45,6 +45,7 @@ from kvtrace.audit.tables.measured import (
 )
 from kvtrace.audit.tables.modelled import build_modelled_tables
 from kvtrace.audit.thresholds import MIN_SPAN
+from kvtrace.audit.uncertainty.build import build_uncertainty, chance_of
 from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.audit.uncertainty.sensitivity import prefill_factor
 from kvtrace.audit.verdict.bounds import knows_flops
@@ -115,6 +116,14 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
     part = build_sizing(inputs, basis.options, basis.window)
     weighing = _weighing(inputs, basis)
     case = build_case(weighing)
+    uncertainty = build_uncertainty(
+        case,
+        weighing,
+        conversation=inputs.conversation,
+        design=inputs.design,
+        seed=inputs.seed,
+    )
+    case = replace(case, chance=chance_of(uncertainty))
     verdict = decide(case, carrying_numbers(case, weighing))
     return AuditRecord(
         schema_version=AUDIT_SCHEMA_VERSION,
@@ -150,6 +159,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         ),
         sharing=basis.sharing,
         sizing=part.sizing,
+        uncertainty=uncertainty,
     )
 
 

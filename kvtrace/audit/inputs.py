@@ -12,6 +12,7 @@ from kvtrace.audit.fleet.facts import FleetFacts
 from kvtrace.audit.record import Cell
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.slo.ends import EndFleet
+from kvtrace.audit.uncertainty.design import ReplayedDesign
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.options.option import ReplayOption
@@ -121,6 +122,10 @@ class AuditInput:
     ends: tuple[EndFleet, ...] = ()
     """What the saved instances rest on at the ends of the constants; empty: nothing is saved, or
     it was not asked, and then the low of a saving is nothing."""
+    conversation: IntArray | None = None
+    """(requests,) of `trace`: the conversation of each, -1: of none; null: not known."""
+    design: ReplayedDesign | None = None
+    """The weighed pool and its rivals replayed at sampled inputs; null: they were not."""
     options: tuple[ReplayOption, ...] = ()
     """What was replayed in `replays`, with what each option needs; an option that is absent here is
     priced by its id."""

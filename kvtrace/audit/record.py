@@ -16,6 +16,7 @@ from kvtrace.audit.quantity import OriginState as OriginState
 from kvtrace.audit.quantity import Quantity as Quantity
 from kvtrace.audit.sharing.record import SharingScope
 from kvtrace.audit.sizing.record import Sizing
+from kvtrace.audit.uncertainty.record import Uncertainty
 from kvtrace.schema.manifest import FileEntry, Grade, Note, SourceEntry
 
 AUDIT_SCHEMA_VERSION: Final = 1
@@ -344,3 +345,5 @@ class AuditRecord(msgspec.Struct, kw_only=True):
     sizing: Sizing | None = None
     """How large a pool should be, what it must carry, and where it breaks even; null in records of
     versions before it."""
+    uncertainty: Uncertainty | None = None
+    """Of the verdict's money; null where no pool is weighed, or no money a month is given."""

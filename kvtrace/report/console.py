@@ -113,7 +113,7 @@ def render_console(
         f"{'dataset':<{_LABEL}}{dataset}",
     ]
     blocks: list[_Text | _List] = [*_data(record), *_verdict(record), *_numbers(record)]
-    blocks += [_findings(record), _BLANK]
+    blocks += [*_chance(record), _findings(record), _BLANK]
     columns = max(width, MIN_WIDTH) - _LABEL
     rooms = _share(blocks, MAX_LINES - len(paths), columns)
     shown = [
@@ -244,6 +244,21 @@ def _numbers(record: AuditRecord) -> list[_Text]:
     return [
         _Text("numbers" if i == 0 else "", _number(one), grow=(1,)) for i, one in enumerate(numbers)
     ]
+
+
+def _chance(record: AuditRecord) -> list[_Text]:
+    """How often the pool pays over all that is open, and what is worth knowing first."""
+    known = record.uncertainty
+    if known is None or known.p_pays is None:
+        return []
+    share, error = (_known(one, "ratio") for one in (known.p_pays, known.p_pays_error))
+    text = f"the pool pays in {share} of {known.samples:,} samples (± {error}, modelled)"
+    open_inputs = [one for one in known.inputs if one.worth_usd_per_month]
+    if open_inputs:
+        most = max(open_inputs, key=lambda one: (one.worth_usd_per_month or 0.0, one.id))
+        worth = _known(most.worth_usd_per_month, "USD")
+        text = f"{text}; most worth knowing: {safe_text(most.title)}, {worth} a month"
+    return [_Text("chance", text, grow=(2,))]
 
 
 def _number(quantity: Quantity) -> str:

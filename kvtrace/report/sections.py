@@ -20,6 +20,7 @@ from kvtrace.report.questions import (
     still_climbing,
 )
 from kvtrace.report.texts import Texts
+from kvtrace.report.uncertainty import uncertainty_parts
 from kvtrace.report.view import (
     ChartView,
     QuantityView,
@@ -40,6 +41,7 @@ SECTIONS: Final = (
     "ledger",
     "options",
     "sizing",
+    "uncertainty",
     "running",
     "assumptions",
     "quality",
@@ -182,6 +184,8 @@ class PageView:
     """By option: its figures against today's, without its own title before them."""
     option_details: TableView | None
     """What the table of options leaves out."""
+    uncertainty: tuple[Part, ...]
+    """The questions about how sure the money is."""
     has_overload: bool
     """An option cannot carry the load, so that its times say nothing."""
 
@@ -229,6 +233,7 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         ttft_scale=pick_scale("s", _ttfts(record)),
         slo={option.id: _slo(option) for option in record.options},
         option_details=option_details(record.options, texts) if record.options else None,
+        uncertainty=uncertainty_parts(record, texts),
         has_overload=any(not option.is_feasible for option in record.options),
         queries=tuple(sorted({t.query for t in record.tables.values() if t.query is not None})),
     )

@@ -34,7 +34,7 @@ def replay_ends(
     wanted = tuple(dict.fromkeys(key for claim in claims for key in claim.runs))
     if not wanted:
         return ()
-    asked = wanted if today is None else tuple(dict.fromkeys((_key(today), *wanted)))
+    asked = wanted if today is None else tuple(dict.fromkeys((key_of(today), *wanted)))
     cases = [(end, key, case) for end in ENDS for key, case in _scenarios(end, asked, stated)]
     results = replay_all([case for _, _, case in cases])
     made: dict[End, dict[RunKey, ReplayResult]] = {end: {} for end in ENDS}
@@ -50,7 +50,7 @@ def _scenarios(
     deployment = at_end(stated[0], moves=end.moves, prefill=end.prefill)
     fleet = worst_fleet(stated[1])
     for key in keys:
-        scenario = _scenario(key, deployment, fleet)
+        scenario = scenario_of(key, deployment, fleet)
         if scenario is not None:
             yield key, scenario
 
@@ -63,7 +63,7 @@ def _checked(
     window: RequestTrace,
     stated: tuple[Deployment, Fleet],
 ) -> EndFleet:
-    reference = None if today is None else made.get(_key(today))
+    reference = None if today is None else made.get(key_of(today))
     checks = {}
     for key in wanted:
         result = made.get(key)
@@ -75,13 +75,14 @@ def _checked(
     return EndFleet(end.title, checks, has_reference=reference is not None)
 
 
-def _key(result: ReplayResult) -> RunKey:
+def key_of(result: ReplayResult) -> RunKey:
+    """The replay that this one is."""
     scenario = result.scenario
     return RunKey(scenario.option_id, scenario.instances, scenario.load_decision)
 
 
-def _scenario(key: RunKey, deployment: Deployment, fleet: Fleet) -> Scenario | None:
-    """Null for an option that is no preset."""
+def scenario_of(key: RunKey, deployment: Deployment, fleet: Fleet) -> Scenario | None:
+    """The scenario of one replay; null for an option that is no preset."""
     sized = build_scenarios(deployment, replace(fleet, instances=key.instances))
     for scenario in sized:
         if scenario.option_id == key.option_id:

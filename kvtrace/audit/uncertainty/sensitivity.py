@@ -30,7 +30,7 @@ from kvtrace.schema.arrays import BoolArray, FloatArray
 from kvtrace.units import format_rate
 
 _GEMM: Final = ".gemm_"
-_PATHS: Final = {
+PATH_OF_OPTION: Final = {
     "dram_idle": "dram_pcie",
     "dram_idle_kv_routing": "dram_pcie",
     "pool_dram_tcp": "pool_tcp",
@@ -70,7 +70,7 @@ class NetNegative:
 
 def net_negative_range(result: ReplayResult, deployment: Deployment) -> NetNegative | None:
     """The count at both ends of the path's constants; null where the path is not modelled here."""
-    path_id = _PATHS.get(result.scenario.option_id)
+    path_id = PATH_OF_OPTION.get(result.scenario.option_id)
     if path_id is None:
         return None
     loaded = result.timeline.moved_bytes > 0
@@ -115,7 +115,7 @@ def move_over_recompute(result: ReplayResult, deployment: Deployment) -> Range |
     if not priced.any():
         return None
     recompute = timeline.recompute_hit_s[priced]
-    path_id = _PATHS.get(result.scenario.option_id)
+    path_id = PATH_OF_OPTION.get(result.scenario.option_id)
     if path_id is None:
         return Range.exact(float(np.median(move_seconds(result)[priced] / recompute)))
     prefill = prefill_factor(deployment)

@@ -12,6 +12,7 @@ from kvtrace.audit.thresholds import (
     MIN_REQUESTS,
     MIN_SPAN,
     NET_NEGATIVE_DOMINATES,
+    P_PAYS,
     PREFILL_BINDS,
     TAIL_TOLERANCE,
     TIE,
@@ -156,6 +157,33 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """How often the best pool saves more than it costs, over all that is open."""
+
+    pays: float
+    """Share of the samples."""
+    samples: int
+    most_open: str = ""
+    """The input that is worth most to know, for people; empty where none would change anything."""
+
+    @property
+    def is_high(self) -> bool:
+        """Enough for a `pays`."""
+        return self.pays >= P_PAYS.value
+
+    @property
+    def is_open(self) -> bool:
+        """Neither answer is nearly sure."""
+        return 1.0 - P_PAYS.value < self.pays < P_PAYS.value
+
+    def __str__(self) -> str:
+        """`the pool pays in 62 % of 4,096 samples of what is open`."""
+        return (
+            f"the pool pays in {100 * self.pays:.0f} % of {self.samples:,} samples of what is open"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogGap:
     """Requests of the service that the log does not hold."""
 
@@ -226,6 +254,8 @@ class Case:
     """Some option keeps the SLO on fewer instances, by replay."""
     pool_capacity: str | None = None
     """The size of the pool, and the size that would add hits, in one sentence."""
+    chance: Chance | None = None
+    """Of the best pool; null: not sampled."""
     log_gap: LogGap | None = None
     """What the log does not hold; null: it seems whole."""
 
@@ -244,6 +274,11 @@ class Case:
     def covers_a_day(self) -> bool:
         """The window holds a daily peak; else money a month repeats the window."""
         return self.span_s is not None and self.span_s >= BUSY_DAY.value
+
+    @property
+    def is_chance_low(self) -> bool:
+        """Samples of what is open say that it loses money too often."""
+        return self.chance is not None and not self.chance.is_high
 
     @property
     def is_long_enough(self) -> bool:

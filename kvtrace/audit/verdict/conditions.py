@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvtrace.audit.thresholds import PREFILL_BINDS
-from kvtrace.audit.verdict.cases import Case, PoolCase
+from kvtrace.audit.verdict.cases import Case, Chance, PoolCase
 from kvtrace.audit.verdict.words import usd, whole_gpus, window_text
 from kvtrace.units import format_rate, format_seconds
 
@@ -109,7 +109,15 @@ def standing_conditions(case: Case) -> tuple[str, ...]:
         conditions.append(f"a log of all requests shows the same: {case.log_gap.what}")
     if case.unconfirmed:
         conditions.append(f"the assumed settings hold: {', '.join(case.unconfirmed)}")
+    if case.chance is not None and not case.chance.is_high:
+        conditions.append(chance_text(case.chance))
     return (*conditions, *case.unreplayed_rivals)
+
+
+def chance_text(chance: Chance) -> str:
+    """What has to turn out well, and what would tell."""
+    told = f"; most of that is told by {chance.most_open}" if chance.most_open else ""
+    return f"what is open turns out well: {chance}{told}"
 
 
 def other_hours(case: Case) -> str:
@@ -137,6 +145,8 @@ def lead(case: Case, pool: PoolCase) -> str:
         return f"a log of all requests shows the same: of this one, {case.log_gap.what}"
     if case.unconfirmed:
         return f"the assumed settings hold: {', '.join(case.unconfirmed)}"
+    if case.chance is not None and not case.chance.is_high:
+        return chance_text(case.chance)
     if case.is_pool_needed:
         return f"its TTFT is good enough ({pool.slowdown}): nothing else carries this load here"
     if case.unreplayed_rivals:

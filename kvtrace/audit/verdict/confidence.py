@@ -53,6 +53,8 @@ def _reasons_for_low(case: Case) -> Iterator[str]:
 def _reasons_for_medium(case: Case, decision: Decision) -> Iterator[str]:
     if not decision.is_proof and not _is_clear(case):
         yield "the intervals of value and cost are not clearly apart"
+    if not decision.is_proof and case.chance is not None and case.chance.is_open:
+        yield str(case.chance)
     if case.span_s is not None and case.span_s < LONG_SPAN.value:
         window = format_seconds(case.span_s)
         yield f"a window of {window} that need not hold the busiest hour of a day"

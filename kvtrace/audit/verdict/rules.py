@@ -106,9 +106,11 @@ def pays(case: Case) -> Decision | None:
 
     The low value is whole instances that replays without them did not miss. Where nothing without a
     pool carries the load there is no TTFT of today to keep, so it takes the user's word. A window
-    shorter than a day does not show the hour that sizes the fleet.
+    shorter than a day does not show the hour that sizes the fleet. Where what is open was sampled,
+    the pool pays in nearly all samples.
     """
     is_open = bool(case.unconfirmed or case.unreplayed_rivals or case.log_gap)
+    is_open = is_open or case.is_chance_low
     is_settled = case.covers_a_day and not (is_open or case.is_pool_needed)
     best = case.best_pool
     if best is None or not (case.is_long_enough and is_settled and best.is_paying):

@@ -1,0 +1,141 @@
+"""The uncertainty of a verdict as the record holds it: from samples, else from ends alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kvtrace.audit.uncertainty.design import ReplayedDesign
+from kvtrace.audit.uncertainty.listing import as_record, ranked
+from kvtrace.audit.uncertainty.prices import PriceModel
+from kvtrace.audit.uncertainty.record import Spread, Uncertainty
+from kvtrace.audit.uncertainty.resampled import resampled_spreads
+from kvtrace.audit.uncertainty.sampled import sampled_uncertainty
+from kvtrace.audit.uncertainty.sampling import Model
+from kvtrace.audit.uncertainty.sessions import Units, resampling_units
+from kvtrace.audit.uncertainty.swings import Swing, swing
+from kvtrace.audit.uncertainty.unknowns import Unknown
+from kvtrace.audit.verdict.cases import Case, Chance, PoolCase
+from kvtrace.audit.verdict.weighing import Weighing
+from kvtrace.replay.result import ReplayResult
+from kvtrace.schema.arrays import IntArray, RequestTrace
+
+_QUICK: Final = (
+    "Prices are exact arithmetic: each was moved alone to its ends. What replays depend on stayed "
+    "where it is; `--depth full` replays it at sampled values and gives P10, P50, P90 and the "
+    "chance that the pool pays"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """The pool that the verdict names, and what it is weighed against."""
+
+    pool: PoolCase
+    result: ReplayResult
+    rival: ReplayResult
+    trace: RequestTrace
+    span_s: float
+
+
+def build_uncertainty(
+    case: Case,
+    weighing: Weighing,
+    *,
+    conversation: IntArray | None,
+    design: ReplayedDesign | None,
+    seed: int,
+) -> Uncertainty | None:
+    """How sure the money of the verdict is; null where no money a month is given."""
+    weighed = _weighed(case, weighing)
+    if weighed is None:
+        return None
+    prices = PriceModel(weighed.pool.option_id, weighing.bills, weighing.worth)
+    if design is not None and design.option_id == weighed.pool.option_id and design.points:
+        model = Model(prices, design, weighed.span_s)
+        return sampled_uncertainty(model, rival=case.rival_title or "", seed=seed)
+    units = resampling_units(weighed.trace, conversation)
+    note = design.why_few if design is not None and design.why_few else _QUICK
+    return _from_ends(weighed, prices, case.rival_title or "", (units, seed, note))
+
+
+def chance_of(uncertainty: Uncertainty | None) -> Chance | None:
+    """What the verdict asks of the samples; null: there are none."""
+    if uncertainty is None or uncertainty.p_pays is None:
+        return None
+    known = [one for one in uncertainty.inputs if one.worth_usd_per_month]
+    best = max(known, key=lambda one: (one.worth_usd_per_month or 0.0, one.id), default=None)
+    return Chance(
+        pays=uncertainty.p_pays,
+        samples=uncertainty.samples,
+        most_open="" if best is None else best.title,
+    )
+
+
+def _weighed(case: Case, weighing: Weighing) -> Weighed | None:
+    pool, rival, trace = case.best_pool, weighing.rival, weighing.trace
+    span_s = weighing.arrival_span_s
+    if pool is None or rival is None or trace is None or not span_s:
+        return None
+    if not (case.has_monthly_load and pool.is_feasible):
+        return None
+    result = weighing.fleets.standings[pool.option_id].result
+    return Weighed(pool, result, rival, trace, span_s)
+
+
+def _from_ends(
+    weighed: Weighed, prices: PriceModel, rival: str, basis: tuple[Units, int, str]
+) -> Uncertainty:
+    units, seed, note = basis
+    saved = weighed.pool.instances_saved
+    swings = [_price_swing(prices, one, saved.value) for one in prices.unknowns]
+    instances = _instances(weighed.pool)
+    if instances is not None:
+        swings.append(swing(instances, lambda value: prices.net(value, {})))
+    net = prices.net(saved.value, {})
+    return Uncertainty(
+        option=weighed.pool.option_id,
+        rival=rival,
+        net_middle=net,
+        spreads=[
+            Spread(
+                id="value_minus_cost_usd_per_month",
+                title="monthly value less cost of the pool",
+                unit="USD/month",
+                middle=net,
+                method="ends",
+                says="not sampled: the ends of each input alone stand below",
+            ),
+            *resampled_spreads(weighed.result, weighed.rival, units, seed, span_s=weighed.span_s),
+        ],
+        inputs=[as_record(one) for one in ranked(swings)],
+        resampled=units.unit,
+        resampled_units=units.count,
+        seed=seed,
+        notes=[note],
+    )
+
+
+def _price_swing(prices: PriceModel, unknown: Unknown, instances: float) -> Swing:
+    return swing(unknown, lambda value: prices.net(instances, {unknown.id: value}))
+
+
+def _instances(pool: PoolCase) -> Unknown | None:
+    """What replays give back, as one input: its low is by the ends, its high the estimate."""
+    saved = pool.instances_saved
+    if saved.low == saved.high:
+        return None
+    return Unknown(
+        id="instances_saved",
+        title="instances that the pool gives back",
+        unit="instances",
+        low=saved.low,
+        value=saved.value,
+        high=saved.high,
+        distribution="triangular",
+        kind="modelled",
+        source="replays on fewer instances; the low at the ends of the constants, the high is the "
+        "freed prefill time before rounding",
+        settle="replays at sampled constants",
+        line="--depth full",
+    )

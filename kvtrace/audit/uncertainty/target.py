@@ -1,0 +1,29 @@
+"""The claim of saved instances that is asked at every sampled point."""
+
+from __future__ import annotations
+
+from kvtrace.audit.slo.ends import Claim
+from kvtrace.audit.slo.fleets import Fleets
+
+
+def target_claim(fleets: Fleets, option_id: str) -> tuple[Claim, int] | None:
+    """What the option saves at the middle, else one instance less than its rivals need.
+
+    With the instances that it saves where the claim holds; null where no smaller fleet can be
+    asked, or where no option is left to compare with.
+    """
+    mine = fleets.standings[option_id]
+    rivals = [fleets.standings[i] for i in fleets.local_ids if i != option_id]
+    if not rivals:
+        return None
+    saved = fleets.saved(option_id).at_least
+    if saved and mine.most is not None:
+        need, instances = mine.most, saved
+    else:
+        is_searched = all(rival.searched is not None for rival in rivals)
+        least = min(rival.least for rival in rivals) if is_searched else fleets.instances
+        need, instances = min(least, fleets.instances) - 1, 1
+    if need < 1:
+        return None
+    most = need + instances - 1
+    return Claim(mine.run(need), tuple(rival.run(most) for rival in rivals)), instances
