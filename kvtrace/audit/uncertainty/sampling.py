@@ -33,7 +33,7 @@ from kvtrace.schema.arrays import FloatArray, IntArray
 
 SCRAMBLES: Final = 8
 """Independent scrambles: their spread is the sampling error."""
-POINTS: Final = 512
+POINTS: Final = 256
 """Of each scramble."""
 _OTHERS: Final = 3
 """Dimensions beside prices and replayed inputs: sessions, busy share, the replayed point."""
