@@ -162,6 +162,7 @@ def with_ends(
             arbiter=arbiter,
             searched={} if facts is None else facts.at_slo,
             least={} if facts is None else facts.least,
+            carried={} if facts is None else facts.carried,
             slack_s={ident: lookup_slack_s(deployment, ident) for ident in ids},
             target=fleet.slo,
         )

@@ -287,6 +287,7 @@ def _fleets(inputs: AuditInput, *, arbiter: Sequence[ReplayResult]) -> Fleets:
         arbiter=arbiter,
         searched={} if inputs.fleet_facts is None else inputs.fleet_facts.at_slo,
         least={} if inputs.fleet_facts is None else inputs.fleet_facts.least,
+        carried={} if inputs.fleet_facts is None else inputs.fleet_facts.carried,
         target=inputs.fleet.slo,
         slack_s={ident: lookup_slack_s(inputs.deployment, ident) for ident in ids},
         ends=inputs.ends,

@@ -126,7 +126,9 @@ def test_a_rival_that_keeps_the_slo_with_fewer_instances_takes_the_saving(tmp_pa
     assert "routing leaves is worth less than the cheapest pool costs" in verdict.headline
 
 
-def test_a_pool_that_alone_carries_the_load_is_worth_an_instance(tmp_path: Path) -> None:
+def test_a_pool_that_alone_carries_the_load_saves_no_instance_while_it_may_be_down(
+    tmp_path: Path,
+) -> None:
     log = write_log(tmp_path / "log.jsonl", requests=5760, per_second=1.6)
     record = audit(log, instances=1)
     verdict = record.verdict
@@ -137,9 +139,10 @@ def test_a_pool_that_alone_carries_the_load_is_worth_an_instance(tmp_path: Path)
     assert options["hbm_only"].usd_saved_per_month is None
     assert options["pool_dram_rdma_direct"].is_feasible
     assert any("cannot carry this load on 1 instance" in reason for reason in verdict.reasons)
+    assert any("kept as the reserve" in reason for reason in verdict.reasons)
     money = verdict.carrying_numbers[2]
     assert isinstance(money.low, float)
-    assert money.low > 0
+    assert money.low < 0
 
 
 def test_reuse_before_the_busiest_hour_is_not_erased(tmp_path: Path) -> None:

@@ -161,23 +161,64 @@ def test_a_rival_that_gives_the_instance_back_too_takes_it_from_the_pool() -> No
 
 def test_searched_counts_are_subtracted() -> None:
     searched = {"hbm_only": 8, "kv_routing": 8, "dram_idle": 7, "pool_dram_rdma_direct": 4}
-    fleets = build_fleets(make_trace(), standard_replays(), searched=searched)
+    fleets = build_fleets(
+        make_trace(), standard_replays(), searched=searched, carried={"hbm_only": 4}
+    )
     assert fleets.rival_id == "dram_idle"
     assert fleets.saved("pool_dram_rdma_direct").at_least == 3
     assert fleets.saved("pool_dram_rdma_direct", against=("hbm_only",)).at_least == 4
 
 
-def test_a_pool_that_alone_carries_the_load_saves_what_the_rival_lacks() -> None:
+@pytest.mark.parametrize(("carried", "saved"), [(3, 3), (4, 3), (5, 2), (6, 1), (7, 0), (9, 0)])
+def test_what_the_load_needs_while_the_pool_is_down_is_not_saved(carried: int, saved: int) -> None:
+    # The pool needs four, the best rival seven.
+    searched = {"hbm_only": 8, "kv_routing": 8, "dram_idle": 7, "pool_dram_rdma_direct": 4}
+    fleets = build_fleets(
+        make_trace(), standard_replays(), searched=searched, carried={"hbm_only": carried}
+    )
+    found = fleets.saved("pool_dram_rdma_direct")
+    assert (found.at_least, found.without_reserve) == (saved, 3)
+    assert ("kept as the reserve" in found.how) is (saved < 3)
+    own = replace(fleets, reserves={"pool_dram_rdma_direct": 4})
+    assert own.saved("pool_dram_rdma_direct").at_least == 3
+
+
+def test_a_local_option_needs_no_reserve() -> None:
+    searched = {"hbm_only": 8, "kv_routing": 8, "dram_idle": 7, "pool_dram_rdma_direct": 4}
+    fleets = build_fleets(
+        make_trace(), standard_replays(), searched=searched, carried={"hbm_only": 8}
+    )
+    assert fleets.saved("dram_idle", against=("hbm_only",)).at_least == 1
+
+
+def test_a_load_that_one_end_does_not_carry_without_the_pool_takes_the_low() -> None:
+    fast, worst = standard_ends()
+    key = RunKey("hbm_only", 7, "always")
+    over = replace(worst.checks[key], is_overloaded=True)
+    ends = (fast, replace(worst, checks={**worst.checks, key: over}))
+    saved = build_fleets(make_trace(), standard_replays(), fewer=standard_fewer(), ends=ends).saved(
+        "pool_dram_rdma_direct"
+    )
+    assert (saved.at_least, saved.low) == (1, 0)
+    assert "the load is not carried while the pool is down" in saved.at_ends
+
+
+def test_a_pool_that_alone_carries_the_load_saves_only_what_no_reserve_needs() -> None:
+    # Without a pool eleven are needed for the SLO; six carry the load with it. While it is down
+    # nothing on eight carries the load, so that nothing is saved.
     replays = (
         make_result("hbm_only", hits={"hbm": 0}, is_overloaded=True, offered_load=1.2),
         make_result("pool_dram_tcp", hits={"hbm": 0, "pool": 5000}),
     )
     fleets = build_fleets(make_trace(), replays)
     assert fleets.today is None
-    assert fleets.saved("pool_dram_tcp").at_least == 1
-    both = build_fleets(make_trace(), replays, searched={"hbm_only": 11, "pool_dram_tcp": 6})
-    assert both.saved("pool_dram_tcp").at_least == 5
-    assert not fleets.is_overloaded
+    alone = fleets.saved("pool_dram_tcp")
+    assert (alone.at_least, alone.without_reserve) == (0, 1)
+    searched = {"hbm_only": 11, "pool_dram_tcp": 6}
+    both = build_fleets(make_trace(), replays, searched=searched, carried={"hbm_only": 10})
+    assert both.saved("pool_dram_tcp").at_least == 1
+    assert both.saved("pool_dram_tcp").without_reserve == 5
+    assert not both.is_overloaded
     assert build_fleets(make_trace(), replays[:1]).is_overloaded
 
 

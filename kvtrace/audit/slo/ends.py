@@ -47,11 +47,14 @@ class Claim(NamedTuple):
     """It keeps the SLO there."""
     rivals: tuple[RunKey, ...]
     """Each clearly misses it there."""
+    reserve: RunKey | None = None
+    """It carries the load there, however late: the option while its pool is down. Null: no pool."""
 
     @property
     def runs(self) -> tuple[RunKey, ...]:
         """All replays that it takes."""
-        return (self.option, *self.rivals)
+        keys = (self.option, *self.rivals, *(() if self.reserve is None else (self.reserve,)))
+        return tuple(dict.fromkeys(keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +69,15 @@ class EndFleet:
 
     def fault(self, claim: Claim) -> str:
         """Why the claim does not hold at this end, for people; empty where it holds."""
-        checks = [self.checks.get(key) for key in claim.runs]
-        mine, rivals = checks[0], checks[1:]
+        mine = self.checks.get(claim.option)
+        rivals = [self.checks.get(key) for key in claim.rivals]
+        reserve = None if claim.reserve is None else self.checks.get(claim.reserve)
         if mine is None or any(rival is None for rival in rivals):
             return f"the options were not all replayed with {self.title}"
         if not self._is_kept(mine):
             return f"with {self.title} it does not hold: {mine} (replayed)"
+        if claim.reserve is not None and (reserve is None or reserve.is_overloaded):
+            return f"with {self.title} the load is not carried while the pool is down (replayed)"
         able = [check for check in rivals if check is not None and not check.is_clearly_missed]
         if able:
             return (

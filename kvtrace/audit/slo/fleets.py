@@ -13,12 +13,12 @@ from typing import Final
 
 from kvtrace.audit.findings.check import is_local, is_pool
 from kvtrace.audit.slo.check import AS_TODAY, check_slo
-from kvtrace.audit.slo.ends import Claim, EndFleet, RunKey
+from kvtrace.audit.slo.ends import Claim, EndFleet
 from kvtrace.audit.slo.figures import SloCheck
+from kvtrace.audit.slo.standing import Standing
 from kvtrace.audit.thresholds import NET_NEGATIVE_DOMINATES
 from kvtrace.cost.slo_target import SloTarget
 from kvtrace.replay.result import ReplayResult
-from kvtrace.replay.scenario import LoadDecision
 from kvtrace.replay.summary import gpu_seconds, hit_costs, percentiles
 from kvtrace.schema.arrays import RequestTrace
 
@@ -26,73 +26,6 @@ TODAY: Final = "hbm_only"
 """The option that money and latency are compared with: prefix caching in HBM, nothing below it."""
 OBSERVED: Final = "as_observed"
 """The running system itself, where it was replayed; it is today then."""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """One option at the stated fleet, and on one instance less."""
-
-    result: ReplayResult
-    """The better of its load decisions."""
-    check: SloCheck | None
-    """Against today; null where today itself cannot carry the load."""
-    fewer: SloCheck | None
-    """On one instance less, against today at the stated fleet; null: not replayed."""
-    searched: int | None
-    searched_least: int | None = None
-    """As `searched`, a narrow miss counted as kept."""
-    as_replayed: SloCheck | None = None
-    """`check` of the option with the load decision that all options share."""
-    fewer_decision: LoadDecision = "always"
-    """Of the replay behind `fewer`, and of a search."""
-
-    @property
-    def is_feasible(self) -> bool:
-        """It carries the load at the stated fleet."""
-        return not self.result.is_overloaded
-
-    @property
-    def is_kept(self) -> bool:
-        """It keeps the SLO at the stated fleet; without a reference it carries the load."""
-        return self.is_feasible and (self.check is None or self.check.is_kept)
-
-    @property
-    def is_kept_with_fewer(self) -> bool:
-        """A replay on one instance less keeps the SLO."""
-        return self.fewer is not None and self.fewer.is_kept
-
-    @property
-    def most(self) -> int | None:
-        """Instances that are enough for it; null: more than the stated fleet."""
-        if self.searched is not None:
-            return self.searched
-        instances = self.result.scenario.instances
-        if self.is_kept_with_fewer:
-            return instances - 1
-        return instances if self.is_kept else None
-
-    @property
-    def least(self) -> int:
-        """Instances below which it was clearly seen to fail, plus one; 1 where nobody tried fewer.
-
-        A narrow miss counts as kept: this is the side of the rivals.
-        """
-        if self.searched_least is not None:
-            return self.searched_least
-        if self.searched is not None:
-            return self.searched
-        instances = self.result.scenario.instances
-        is_missed = self.check is not None and self.check.is_clearly_missed
-        if not self.is_feasible or is_missed:
-            return instances + 1
-        return instances if self.fewer is not None and self.fewer.is_clearly_missed else 1
-
-    def run(self, instances: int) -> RunKey:
-        """The replay of it on so many instances that speaks for it."""
-        scenario = self.result.scenario
-        is_stated = self.searched is None and instances == scenario.instances
-        decision = scenario.load_decision if is_stated else self.fewer_decision
-        return RunKey(scenario.option_id, instances, decision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +42,8 @@ class Saved:
     """`at_least` where the same replays at the ends of the constants show it, too; else none."""
     at_ends: str = ""
     """What those replays say, for people; empty where nothing is claimed."""
+    without_reserve: int = 0
+    """`at_least` if nothing were kept for the time when its pool is down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +59,9 @@ class Fleets:
     local_ids: tuple[str, ...] = field(default=())
     ends: tuple[EndFleet, ...] = ()
     """The same at the ends of the constants; empty: not replayed there."""
+    reserves: Mapping[str, int] = field(default_factory=dict)
+    """By pooled option: instances that carry the load while its pool is down, as replayed; where
+    absent, those that carry it with HBM only."""
 
     @property
     def rival(self) -> Standing | None:
@@ -149,15 +87,37 @@ class Fleets:
         at_least = max(0, min(least, self.instances + 1) - need)
         if all(rival.searched is not None for rival in rivals):
             at_least = max(0, least - need)
+        kept = self._with_reserve(option_id, need, at_least)
         is_tried = mine.fewer is not None or mine.searched is not None
         is_replayed = at_least > 0 or is_tried
         how = self._how(mine, rivals, at_least)
-        if not at_least:
-            return Saved(0, is_replayed=is_replayed, how=how)
-        claim = _claim(mine, rivals, need=need, saved=at_least)
-        is_held, at_ends = self._at_ends(claim)
-        low = at_least if is_held else 0
-        return Saved(at_least, is_replayed, how, low, at_ends)
+        if kept < at_least:
+            how = f"{how}. {self._why_reserved(option_id, need, at_least)}"
+        if not kept:
+            return Saved(0, is_replayed=is_replayed, how=how, without_reserve=at_least)
+        is_held, at_ends = self._at_ends(self._claim(mine, rivals, need + at_least, saved=kept))
+        return Saved(kept, is_replayed, how, kept if is_held else 0, at_ends, at_least)
+
+    def reserve(self, option_id: str) -> int | None:
+        """Instances that carry the load while the pool is down; null: more than were replayed."""
+        known = self.reserves.get(option_id)
+        hbm = self.standings.get(TODAY)
+        return known if known is not None or hbm is None else hbm.fewest_that_carry
+
+    def _with_reserve(self, option_id: str, need: int, saved: int) -> int:
+        """Of the saved instances, those that the load does not need while the pool is down."""
+        if not saved or not is_pool(option_id):
+            return saved
+        reserve = self.reserve(option_id)
+        return 0 if reserve is None else max(0, need + saved - max(need, reserve))
+
+    def _why_reserved(self, option_id: str, need: int, saved: int) -> str:
+        reserve = self.reserve(option_id)
+        most = f"more than {self.instances:,}" if reserve is None else f"{reserve:,}"
+        return (
+            f"While its pool is down {most} instances are needed to carry the load (replayed), so "
+            f"that of {_instances(need + saved)} no fewer are kept as the reserve"
+        )
 
     def claims(self) -> tuple[Claim, ...]:
         """What the ends of the constants have to be asked: all that is saved over any reference."""
@@ -167,9 +127,23 @@ class Fleets:
                 saved = self.saved(ident, against=[i for i in against if i in self.standings])
                 rivals = [self.standings[i] for i in against if i in self.standings and i != ident]
                 if saved.at_least and mine.most is not None:
-                    claim = _claim(mine, rivals, need=mine.most, saved=saved.at_least)
-                    found[claim] = None
+                    least = mine.most + saved.without_reserve
+                    found[self._claim(mine, rivals, least, saved=saved.at_least)] = None
         return tuple(found)
+
+    def _claim(
+        self, mine: Standing, rivals: Iterable[Standing], least: int, *, saved: int
+    ) -> Claim:
+        """On `least - saved` it keeps the SLO; on all but one of `least` no rival does.
+
+        And while its pool is down the load is carried on the same instances.
+        """
+        hbm = self.standings.get(TODAY)
+        is_reserved = is_pool(mine.result.scenario.option_id) and hbm is not None
+        reserve = hbm.run(least - saved) if is_reserved and hbm is not None else None
+        return Claim(
+            mine.run(least - saved), tuple(rival.run(least - 1) for rival in rivals), reserve
+        )
 
     def _at_ends(self, claim: Claim) -> tuple[bool, str]:
         """Whether the claim holds at all ends, and the sentence about it."""
@@ -205,12 +179,6 @@ class Fleets:
         return ""
 
 
-def _claim(mine: Standing, rivals: Iterable[Standing], *, need: int, saved: int) -> Claim:
-    """On `need` instances it keeps the SLO; on all but one of `need + saved` no rival does."""
-    least = need + saved
-    return Claim(mine.run(need), tuple(rival.run(least - 1) for rival in rivals))
-
-
 def _worst(check: SloCheck) -> str:
     """The figure that is missed by most."""
     return str(check) if check.worst is None else str(check.worst)
@@ -239,6 +207,8 @@ def build_fleets(
     arbiter: Sequence[ReplayResult] = (),
     searched: Mapping[str, int] | None = None,
     least: Mapping[str, int] | None = None,
+    carried: Mapping[str, int] | None = None,
+    reserves: Mapping[str, int] | None = None,
     slack_s: Mapping[str, float] | None = None,
     ends: Sequence[EndFleet] = (),
     target: SloTarget = AS_TODAY,
@@ -246,7 +216,8 @@ def build_fleets(
     """Where each option stands.
 
     By option id: `searched` and `least`, as a search found them, the latter with narrow misses
-    counted as kept; `slack_s`, the uncertainty of the lookup.
+    counted as kept; `carried`, the fewest that carry the load; `reserves`, the same of pooled
+    options with their pool down; `slack_s`, the uncertainty of the lookup.
     """
     if trace is None or not results:
         return Fleets({}, None)
@@ -274,6 +245,7 @@ def build_fleets(
             fewer=None if kept is None else kept[0],
             searched=found.get(ident),
             searched_least=(least or {}).get(ident),
+            carried=(carried or {}).get(ident),
             as_replayed=check(result),
             fewer_decision=(result if kept is None else kept[1]).scenario.load_decision,
         )
@@ -285,6 +257,7 @@ def build_fleets(
         rival_id=_rival([(i, standings[i]) for i in local_ids]),
         local_ids=local_ids,
         ends=tuple(ends),
+        reserves=reserves or {},
     )
 
 

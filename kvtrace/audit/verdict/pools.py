@@ -11,7 +11,8 @@ from kvtrace.audit.money.bills import Bills
 from kvtrace.audit.money.economics import freed_instances, value_saving
 from kvtrace.audit.money.gpu_worth import GpuWorth
 from kvtrace.audit.slo.figures import SloCheck
-from kvtrace.audit.slo.fleets import Fleets, Standing
+from kvtrace.audit.slo.fleets import Fleets
+from kvtrace.audit.slo.standing import Standing
 from kvtrace.audit.uncertainty.ranges import Range, ratio
 from kvtrace.audit.verdict.bounds import hit_tokens_per_request
 from kvtrace.audit.verdict.cases import PoolCase
