@@ -113,7 +113,7 @@ def render_console(
         f"{'dataset':<{_LABEL}}{dataset}",
     ]
     blocks: list[_Text | _List] = [*_data(record), *_verdict(record), *_numbers(record)]
-    blocks += [*_chance(record), _findings(record), _BLANK]
+    blocks += [*_chance(record), *_size(record), _findings(record), _BLANK]
     columns = max(width, MIN_WIDTH) - _LABEL
     rooms = _share(blocks, MAX_LINES - len(paths), columns)
     shown = [
@@ -259,6 +259,26 @@ def _chance(record: AuditRecord) -> list[_Text]:
         worth = _known(most.worth_usd_per_month, "USD")
         text = f"{text}; most worth knowing: {safe_text(most.title)}, {worth} a month"
     return [_Text("chance", text, grow=(2,))]
+
+
+_SIZES: Final = {
+    "best_bytes:pool_dram": "worth its price up to {} of DRAM",
+    "best_bytes:pool_ssd": "{} of flash",
+    "knee_bytes": "knee at {}",
+    "ports_per_node": "{} a node",
+}
+
+
+def _size(record: AuditRecord) -> list[_Text]:
+    """How large a pool is worth its price, where there is room for a line."""
+    numbers = [] if record.sizing is None else record.sizing.numbers
+    shown = [
+        _SIZES[one.id].format(format_value(one.value, one.unit) or "unknown")
+        for one in numbers
+        if one.id in _SIZES
+    ]
+    text = f"{', '.join(shown)} (modelled)"
+    return [_Text("pool", text, grow=(5,), need=0)] if shown else []
 
 
 def _number(quantity: Quantity) -> str:

@@ -113,6 +113,7 @@ select
     rates.peak_bytes_per_s,                                -- bytes/s: the busiest minute
     limits.one_port_bytes_per_s,                           -- bytes/s: one port of every node, usable; null without nodes or port
     rates.p99_bytes_per_s / nullif(limits.one_port_bytes_per_s, 0) as p99_utilisation,    -- ratio: p99_bytes_per_s / one_port_bytes_per_s
+    getvariable('link_limit')::double as link_limit,       -- ratio: of what a port carries, that may be used
     case when rates.direction != 'both' and limits.one_port_bytes_per_s > 0 then greatest(
         1, ceil(rates.p99_bytes_per_s / limits.one_port_bytes_per_s / getvariable('link_limit')::double)
     ) end::bigint as ports_per_node                        -- count: ports of each node that keep the P99 minute below link_limit of their use; null for both

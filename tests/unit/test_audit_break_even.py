@@ -67,6 +67,8 @@ def test_break_even_is_over_the_best_rival_never_over_nothing(record: AuditRecor
     assert isinstance(cost, float)
     assert point.needed.value == pytest.approx(cost / 116.8)
     assert point.value.value == pytest.approx(0.36 * 116.8)
+    # At so many times the load the same share is worth the cost.
+    assert point.load_times == pytest.approx(cost / (0.36 * 116.8))
 
 
 def test_a_window_too_short_for_a_month_has_no_break_even_reuse(record: AuditRecord) -> None:

@@ -40,6 +40,9 @@ class BreakEvenReuse(msgspec.Struct, kw_only=True):
     than the rival."""
     ceiling_ratio_tokens: float | None
     """What an unlimited cache would serve beyond the rival; null: unknown."""
+    load_times: float | None
+    """Loads like this one at which the present share is enough: needed / present, at the middle;
+    null: it serves no more than the rival."""
     value: Quantity
     """GPU time of what it serves beyond the rival, at most."""
     cost: Quantity

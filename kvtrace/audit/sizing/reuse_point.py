@@ -50,8 +50,8 @@ def break_even_reuse(
         cost = option.cost
         if not is_pool(option.id) or cost is None or not option.is_feasible:
             continue
+        needed = break_even_ratio(_range(cost), prompt, usd)
         extra = (hit_tokens(option) - hit_tokens(rival)) / window.prompt_tokens
-        paid = _range(cost)
         found.append(
             BreakEvenReuse(
                 option=option.id,
@@ -59,7 +59,7 @@ def break_even_reuse(
                 rival=rival.title,
                 needed=_quantity(
                     f"break_even_reuse:{option.id}",
-                    break_even_ratio(paid, prompt, usd),
+                    needed,
                     "ratio",
                     "share of the prompt tokens beyond the rival at which the hits are worth the "
                     "pool",
@@ -69,6 +69,7 @@ def break_even_reuse(
                 ),
                 present_ratio_tokens=extra,
                 ceiling_ratio_tokens=ceiling,
+                load_times=needed.value / extra if extra > 0.0 else None,
                 value=_quantity(
                     f"value_of_reuse:{option.id}",
                     value_usd(extra, prompt, usd),

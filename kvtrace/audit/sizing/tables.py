@@ -49,6 +49,7 @@ _REUSE: Final = TableShape(
         ("needed_high_ratio_tokens", "ratio", "needed: dearest pool, cheapest GPU time"),
         ("ceiling_ratio_tokens", "ratio", "an unlimited cache beyond the rival / prompt tokens"),
         ("value_usd_per_month", "USD/month", "GPU time that the present share frees, at most"),
+        ("load_times", "times", "loads like this at which the present share is enough"),
     ),
 )
 _BANDWIDTH: Final = TableShape(
@@ -136,6 +137,7 @@ def reuse_table(points: Sequence[BreakEvenReuse]) -> Table:
                 one.needed.high,
                 one.ceiling_ratio_tokens,
                 one.value.value,
+                one.load_times,
             ]
             for one in points
         ]

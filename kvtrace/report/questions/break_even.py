@@ -35,7 +35,7 @@ def residency(record: AuditRecord, texts: Texts) -> Part:
     known = [] if sizing is None else [one for one in sizing.residency if _has_rule(one)]
     if rules.table is None or not known:
         return absent_part("residency", texts)
-    view = table_view(rules.table, origin="modelled")
+    view = table_view(rules.table, source=texts("source.cost"), origin="modelled")
     return Part(
         "residency",
         texts("q.residency.title"),
@@ -57,7 +57,11 @@ def break_even(record: AuditRecord, texts: Texts) -> Part:
         "break_even",
         texts("q.break_even.title"),
         sentences=tuple(sentences),
-        short=tables(record, _POINTS, "modelled"),
+        short=tuple(
+            table_view(record.tables[id], source=texts("source.cost"), origin="modelled")
+            for id in _POINTS
+            if id in record.tables
+        ),
     )
 
 
@@ -130,8 +134,10 @@ def _flows(point: BreakEvenContention, texts: Texts) -> str:
 
 
 def _reuse(point: BreakEvenReuse, texts: Texts) -> str:
-    return texts(
-        "q.break_even.reuse",
+    needed = point.needed.value
+    is_more = isinstance(needed, int | float) and needed > 1.0
+    sentence = texts(
+        "q.break_even.reuse_never" if is_more else "q.break_even.reuse",
         option=safe_text(point.title),
         rival=safe_text(point.rival),
         needed=_spread(point.needed, texts),
@@ -140,6 +146,10 @@ def _reuse(point: BreakEvenReuse, texts: Texts) -> str:
         value=_spread(point.value, texts),
         cost=_spread(point.cost, texts),
     )
+    if point.load_times is None:
+        return sentence
+    load = texts("q.break_even.load", times=_text(point.load_times, "times", texts))
+    return f"{sentence} {load}"
 
 
 def _spread(quantity: Quantity, texts: Texts) -> str:

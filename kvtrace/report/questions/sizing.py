@@ -8,6 +8,7 @@ from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
 from kvtrace.report.charts import Axis, Series, plot_text
 from kvtrace.report.figures.common import PALETTE, ceiling
+from kvtrace.report.format import format_value
 from kvtrace.report.questions.facts import Facts, Row, facts
 from kvtrace.report.questions.part import Part, absent_part, chart_of, choose, tables
 from kvtrace.report.texts import Texts
@@ -94,7 +95,8 @@ def _ports(record: AuditRecord, texts: Texts) -> list[str]:
             minutes=read.show("minutes", texts),
             read=read.show("p99_bytes_per_s", texts),
             written=written.show("p99_bytes_per_s", texts),
-            ports=most.text("ports_per_node"),
+            ports=format_value(most["ports_per_node"], "ports") or "",
+            link_limit=read.show("link_limit", texts),
         )
     ]
 
