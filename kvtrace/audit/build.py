@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kvtrace.audit.assumptions import build_assumptions, from_constant
@@ -29,6 +29,8 @@ from kvtrace.audit.record import (
     ReplayWindow,
     Reproduce,
     Reuse,
+    Table,
+    Validity,
 )
 from kvtrace.audit.reuse_kv import build_kv_part, build_reuse_part
 from kvtrace.audit.sharing.record import SharingScope
@@ -103,15 +105,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         requests=None if basis.window is None else basis.window.requests,
         is_deployed_known=inputs.has_fleet_file,
     )
-    log = sampled_log(data.sources, data.notes)
-    data.validity.extend(
-        (
-            *sampling_validity(log, basis.reuse.reusable_ratio_tokens),
-            *replay_validity(basis.window, inputs.replays, basis.reuse),
-            *deployment_validity(deployment),
-            *measured_validity(measured),
-        )
-    )
+    data.validity.extend(_validity(inputs, basis, measured))
     prefill = _prefill(deployment) if inputs.is_serving_confirmed else None
     part = build_sizing(inputs, basis.options, basis.window)
     weighing = _weighing(inputs, basis)
@@ -135,12 +129,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         verdict=verdict,
         findings=find_all(_evidence(inputs, basis, prefill)),
         assumptions=build_assumptions(inputs, basis.money.bills.prices),
-        tables=build_tables(inputs.queries)
-        | build_modelled_tables(inputs.trace, inputs.replays, deployment)
-        | build_measured_tables(measured, prefill)
-        | moves_table(basis.moves)
-        | links_table(basis.links)
-        | part.tables,
+        tables=_tables(inputs, basis, measured, prefill) | part.tables,
         reproduce=_reproduce(inputs),
         replay_window=basis.window,
         fleets=build_fleet_sizes(
@@ -160,6 +149,28 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         sharing=basis.sharing,
         sizing=part.sizing,
         uncertainty=uncertainty,
+    )
+
+
+def _validity(inputs: AuditInput, basis: _Basis, measured: Measured) -> Iterator[Validity]:
+    """What the data and the replays can and cannot carry, beyond the data alone."""
+    log = sampled_log(basis.data.sources, basis.data.notes)
+    yield from sampling_validity(log, basis.reuse.reusable_ratio_tokens)
+    yield from replay_validity(basis.window, inputs.replays, basis.reuse)
+    yield from deployment_validity(inputs.deployment)
+    yield from measured_validity(measured)
+
+
+def _tables(
+    inputs: AuditInput, basis: _Basis, measured: Measured, prefill: PrefillTime | None
+) -> dict[str, Table]:
+    """Of the queries, of the replays, and of what was measured beside what is modelled."""
+    return (
+        build_tables(inputs.queries)
+        | build_modelled_tables(inputs.trace, inputs.replays, inputs.deployment)
+        | build_measured_tables(measured, prefill)
+        | moves_table(basis.moves)
+        | links_table(basis.links)
     )
 
 
