@@ -9,6 +9,7 @@ The cost does not depend on the block size.
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,16 +25,16 @@ Victim = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class AtomTable:
-    """The atoms of a trace and which requests touch them; lists, for the hot loop."""
+    """The atoms of a trace and which requests touch them; flat arrays, for the hot loop."""
 
-    offset: list[int]
+    offset: array[int]
     """(requests + 1,) atoms of request i are atoms[offset[i] : offset[i + 1]], head first. Where
     generated blocks are kept there are as many entries more: request i + requests then stands for
     what request i generates."""
-    atoms: list[int]
-    blocks: list[int]
+    atoms: array[int]
+    blocks: array[int]
     """(distinct atoms,) blocks of each atom."""
-    request_blocks: list[int]
+    request_blocks: array[int]
     """(requests,) blocks of each request, a partial last block included."""
 
     def generates(self, request: int) -> bool:
@@ -51,6 +52,11 @@ class AtomHistory:
     atoms: IntArray
     weight: IntArray
     """(distinct atoms,) blocks of each atom."""
+
+
+def counts_of(column: IntArray) -> array[int]:
+    """The column for the hot loop, which reads single numbers."""
+    return array("q", column.astype(np.int64, copy=False).tobytes())
 
 
 def build_atoms(trace: RequestTrace, first: int = 0) -> AtomTable:
@@ -78,16 +84,15 @@ def split_atoms(
         made_offset, made = _spread(lo, counts)
     weight = np.diff(edges)
     cut = int(offset[first])
-    kept = offset[first:] - cut
+    kept, touched = offset[first:] - cut, atoms[cut:]
     if generated is not None:
+        touched = np.concatenate((touched, made[made_offset[first] :]))
         kept = np.concatenate((kept, kept[-1] + made_offset[first + 1 :] - made_offset[first]))
     table = AtomTable(
-        offset=kept.tolist(),
-        atoms=[*atoms[cut:].tolist(), *made[made_offset[first] :].tolist()]
-        if generated is not None
-        else atoms[cut:].tolist(),
-        blocks=weight.tolist(),
-        request_blocks=trace.blocks_per_request()[first:].tolist(),
+        offset=counts_of(kept),
+        atoms=counts_of(touched),
+        blocks=counts_of(weight),
+        request_blocks=counts_of(trace.blocks_per_request()[first:]),
     )
     history = AtomHistory(offset[: first + 1], atoms[:cut], weight)
     if generated is not None and first:

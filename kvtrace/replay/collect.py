@@ -156,7 +156,10 @@ def _counterfactuals(
 
 
 def _sums(rows: Sequence[Sequence[int]], count: int) -> list[int]:
-    return [sum(column) for column in zip(*rows, strict=True)] if rows else [0] * count
+    total = np.zeros(count, dtype=np.int64)
+    for row in rows:
+        total += _ints(row)
+    return total.tolist()
 
 
 def _link_use(

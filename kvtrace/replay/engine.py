@@ -151,7 +151,7 @@ class _Replay:
 
         self._scheduler.on_complete = follow
         result = self.run(loop.openers)
-        loop.arrived_s = arrived_s
+        loop.arrived_s = arrived_s.tolist()
         return replace(result, offered_load=None, is_overloaded=False)
 
     def run(self, comers: Sequence[int] | None = None) -> ReplayResult:
@@ -235,7 +235,8 @@ class _Replay:
         """Add the request's prefill, as it looks now, to what its instance has to do."""
         new = self._requests.prompt[request] - hit
         seconds = self._prefill_s(new, hit) if new > 0 else 0.0
-        self._requests.guess[request] = (hit, seconds)
+        self._requests.guessed_hit[request] = hit
+        self._requests.guessed_s[request] = seconds
         instance.queued += 1
         instance.queued_s += seconds
 

@@ -7,6 +7,7 @@ follow it. Until its prefill has ended, what an open load brings is nobody else'
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -88,7 +89,7 @@ class Loads:
             or any(_is_special(tier.spec.timeout_s, tier.tails) for tier in topology.tiers)
             or any(tier.spec.inclusion == "exclusive" for tier in topology.tiers)
         )
-        self.tier_hits = [[0] * requests.count for _ in topology.tiers]
+        self.tier_hits = [array("q", bytes(8 * requests.count)) for _ in topology.tiers]
         """(tiers, requests) tokens served."""
         self.open: dict[int, _Open] = {}
         """By request: loads beside a prefill that has not ended."""

@@ -319,8 +319,9 @@ class Scheduler:
             hit = requests.spared[request]
             new = requests.prompt[request] + made - hit
         requests.todo[request] = new
-        guessed, pure_s = requests.guess[request]
-        requests.pure_s[request] = pure_s if guessed == hit else self._prefill_s(new, hit)
+        is_as_guessed = requests.guessed_hit[request] == hit
+        pure_s = requests.guessed_s[request] if is_as_guessed else self._prefill_s(new, hit)
+        requests.pure_s[request] = pure_s
         requests.left[request] = new
 
     def _put(self, request: int, instance: Instance, step: Step) -> None:
@@ -438,7 +439,7 @@ class Scheduler:
         if not made:
             requests.first_token_s[request] = now
             instance.queued -= 1
-            left_s = instance.queued_s - requests.guess[request][1]
+            left_s = instance.queued_s - requests.guessed_s[request]
             instance.queued_s = left_s if instance.queued else 0.0
         if not self.is_ideal and self._blocks[request]:
             self._admission.publish(request, instance)
