@@ -13,7 +13,6 @@ from kvtrace.audit.fleet.binding import bind
 from kvtrace.audit.fleet.facts import FleetFacts, OptionFacts
 from kvtrace.audit.fleet.needs import Tried, estimated_need
 from kvtrace.audit.fleet.record import Binding
-from kvtrace.audit.fleet.surrogate import estimate
 from kvtrace.audit.slo.check import lookup_slack_s
 from kvtrace.audit.slo.end_replays import replay_ends
 from kvtrace.audit.slo.fleets import build_fleets, todays
@@ -102,7 +101,6 @@ def _estimated(asker: Asker, replays: Replays, base: ReplayResult) -> dict[str, 
         ident = result.scenario.option_id
         counts = (n, n - 1) if ident in less else (n,)
         tried = [asker.ask(ident, count, 1.0) for count in counts]
-        samples = [one.sample for one in tried]
         before = asker.replays
         binding, relaxed = _looked_at(asker, tried, is_today=ident == today_id)
         is_carrying = tried[0].check.is_kept and tried[0].sample.offered_load
@@ -111,14 +109,14 @@ def _estimated(asker: Asker, replays: Replays, base: ReplayResult) -> dict[str, 
                 estimated_need(
                     asker.question(load, is_replayed=False),
                     ident,
-                    estimate(samples, today, load),
+                    today,
                     tried,
                 )
                 for load in LOADS
             ),
             binding=binding,
             on_stated=asker.on_stated(ident),
-            load_at_slo=guess_load(samples[0], today) if is_carrying else None,
+            load_at_slo=guess_load(tried[0].sample, today) if is_carrying else None,
             free_prefill_saves=int(relaxed["prefill"].check.is_kept) if relaxed else None,
             replays=asker.replays - before,
         )
@@ -163,6 +161,7 @@ def with_ends(
             searched={} if facts is None else facts.at_slo,
             least={} if facts is None else facts.least,
             carried={} if facts is None else facts.carried,
+            reserves={} if facts is None else facts.reserves,
             slack_s={ident: lookup_slack_s(deployment, ident) for ident in ids},
             target=fleet.slo,
         )

@@ -12,6 +12,7 @@ from typing import Final
 
 from kvtrace import __version__
 from kvtrace.api import policy_tables, pool_tables
+from kvtrace.api.degraded import degraded_modes
 from kvtrace.api.fleet_loads import PeakHour, replayed_windows
 from kvtrace.api.fleet_sizes import size_fleets, with_ends
 from kvtrace.api.opened import DATASET_FOLDER, whole_trace
@@ -246,10 +247,11 @@ def _sized(
     workers: int | None,
 ) -> FleetFacts | None:
     """The fleets of the options, on the peak hour where the options were replayed on more."""
-    if run.windowed.trace is peak.windowed.trace:
-        return size_fleets(replays, peak, stated, run, watch, is_full=is_full)
-    with WindowRuns(peak.windowed, watch, workers=workers) as on_peak:
-        return size_fleets(replays, peak, stated, on_peak, watch, is_full=is_full)
+    if run.windowed.trace is not peak.windowed.trace:
+        with WindowRuns(peak.windowed, watch, workers=workers) as on_peak:
+            return _sized(replays, peak, stated, on_peak, watch, is_full=is_full, workers=workers)
+    facts = size_fleets(replays, peak, stated, run, watch, is_full=is_full)
+    return facts and degraded_modes(facts, replays, peak, stated, run, watch)
 
 
 def _span_s(trace: RequestTrace) -> float | None:

@@ -132,12 +132,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         tables=_tables(inputs, basis, measured, prefill) | part.tables,
         reproduce=_reproduce(inputs),
         replay_window=basis.window,
-        fleets=build_fleet_sizes(
-            inputs.fleet_facts,
-            inputs.fleet,
-            {option.id: option.title for option in basis.options},
-            data.span_s,
-        ),
+        fleets=build_fleet_sizes(inputs.fleet_facts, inputs.fleet, basis.fleets, data.span_s),
         economics=build_economics(
             basis.options,
             basis.money,
@@ -299,6 +294,7 @@ def _fleets(inputs: AuditInput, *, arbiter: Sequence[ReplayResult]) -> Fleets:
         searched={} if inputs.fleet_facts is None else inputs.fleet_facts.at_slo,
         least={} if inputs.fleet_facts is None else inputs.fleet_facts.least,
         carried={} if inputs.fleet_facts is None else inputs.fleet_facts.carried,
+        reserves={} if inputs.fleet_facts is None else inputs.fleet_facts.reserves,
         target=inputs.fleet.slo,
         slack_s={ident: lookup_slack_s(inputs.deployment, ident) for ident in ids},
         ends=inputs.ends,

@@ -197,3 +197,17 @@ INPUT_MATTERS: Final = Threshold(
     "ratio",
     "policy: a constant whose whole range changes a median move by less is kept at its value",
 )
+REWARMED: Final = Threshold(
+    "rewarmed",
+    0.02,
+    "ratio",
+    "policy: a cold cache is warm again once its hits stay within two points of prompt tokens of "
+    "those of the warm one",
+)
+HOT_NODE: Final = Threshold(
+    "hot_node_share",
+    0.75,
+    "ratio",
+    "policy: one node of the pool serves three quarters of its traffic, as where the blocks of a "
+    "prompt that all requests share are on it; measure the bytes of each node in production",
+)

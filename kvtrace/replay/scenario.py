@@ -156,6 +156,8 @@ class TierSpec:
     """Share of the requests whose loads from here bring nothing, as turns out at their end."""
     timeout_s: float | None = None
     """A load from here that takes longer is stopped; what has not come is recomputed."""
+    starts_cold: bool = False
+    """Requests before the replayed ones leave nothing here, as after a restart of the tier."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,11 +43,11 @@ def warm_caches(
             instance.hbm.restore(most_recent(mine, history.weight, size))
         above = size
         for tier in tiers:
-            if tier.spec.scope == "instance":
+            if tier.spec.scope == "instance" and not tier.spec.starts_cold:
                 above += _restore(tier, instance.index, mine, history, above)
     above = size * len(instances)
     for tier in tiers:
-        if tier.spec.scope == "shared":
+        if tier.spec.scope == "shared" and not tier.spec.starts_cold:
             above += _restore(tier, 0, touches, history, above)
 
 

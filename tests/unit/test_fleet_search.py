@@ -169,14 +169,8 @@ def test_an_option_that_misses_the_slo_below_todays_load_is_not_sized_by_load() 
 def test_replays_that_close_the_bracket_are_no_surrogate() -> None:
     asker = make_asker()
     tried = [asker.ask("hbm_only", 4, 1.0), asker.ask("hbm_only", 3, 1.0)]
-    samples = [one.sample for one in tried]
     own, grown = (
-        estimated_need(
-            asker.question(load, is_replayed=False),
-            "hbm_only",
-            estimate(samples, None, load),
-            tried,
-        )
+        estimated_need(asker.question(load, is_replayed=False), "hbm_only", None, tried)
         for load in (1.0, 2.0)
     )
     assert (own.instances, own.basis) == (4, "replayed")
@@ -185,9 +179,9 @@ def test_replays_that_close_the_bracket_are_no_surrogate() -> None:
 
 
 def test_the_error_of_the_surrogate_is_that_of_the_searches_beside_it() -> None:
-    def need(instances: int, surrogate: int | None) -> OptionNeed:
+    def need(instances: int, surrogate: int | None, option: str = "kv_routing") -> OptionNeed:
         return OptionNeed(
-            option="hbm_only",
+            option=option,
             load=1.0,
             instances=instances,
             gpus=None,
@@ -197,7 +191,8 @@ def test_the_error_of_the_surrogate_is_that_of_the_searches_beside_it() -> None:
             surrogate=surrogate,
         )
 
-    check = check_surrogate([need(4, 4), need(8, 9), need(7, 5), need(3, None)])
+    own = need(5, 5, "hbm_only")
+    check = check_surrogate([own, need(4, 4), need(8, 9), need(7, 5), need(3, None)], "hbm_only")
     assert check is not None
     assert (check.checked, check.equal, check.most_over, check.most_under) == (3, 1, 1, 2)
-    assert check_surrogate([need(3, None)]) is None
+    assert check_surrogate([own, need(3, None)], "hbm_only") is None

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from kvtrace.audit.fleet.binding import resource_words
 from kvtrace.audit.fleet.facts import FleetFacts, OptionFacts
 from kvtrace.audit.fleet.record import FleetSizes, FleetView
+from kvtrace.audit.fleet.states import build_degraded
 from kvtrace.audit.fleet.surrogate import check_surrogate
+from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.slo.stated import slo_text
 from kvtrace.audit.thresholds import BUSY_DAY
 from kvtrace.cost.fleet import Fleet
 
 
 def build_fleet_sizes(
-    facts: FleetFacts | None, fleet: Fleet, titles: Mapping[str, str], span_s: float | None
+    facts: FleetFacts | None, fleet: Fleet, fleets: Fleets, span_s: float | None
 ) -> FleetSizes | None:
     """Needs, views and limits of all options; null where nothing could be judged."""
     if facts is None:
@@ -24,7 +24,7 @@ def build_fleet_sizes(
     return FleetSizes(
         slo=slo_text(fleet.slo),
         is_slo_stated=fleet.slo.is_stated,
-        reference=titles.get(facts.reference, facts.reference),
+        reference=fleets.standings[facts.reference].result.scenario.title,
         instances=fleet.instances,
         gpus_per_instance=fleet.gpus_per_instance,
         is_searched=facts.is_searched,
@@ -36,8 +36,11 @@ def build_fleet_sizes(
         needs=needs,
         binds=[one.binding for one in facts.options.values()],
         views=[_view(facts, one, fleet) for one in facts.options.values()],
-        surrogate=check_surrogate(needs),
+        surrogate=check_surrogate(needs, facts.reference),
         most_any_pool_saves=reference.free_prefill_saves,
+        degraded=[
+            build_degraded(one, fleets.saved(one.option_id), fleet) for one in facts.degraded
+        ],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kvtrace.audit.fleet.record import Binding, OptionNeed
+from kvtrace.audit.fleet.record import Binding, DegradedState, OptionNeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,25 @@ class OptionFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DegradedFacts:
+    """One pooled option, on the fleet that it needs, when its pool is not what it should be."""
+
+    option_id: str
+    instances: int
+    states: tuple[DegradedState, ...]
+    span_s: float
+    """Of the requests of the cold states."""
+    hot_share: float
+    pool_nodes: int
+    reserve_instances: int | None
+    """The fewest instances that carry the load while the pool is down, none below `instances`
+    asked; null: more than were replayed."""
+    reserve_at_slo: int | None
+    """The same that keep the SLO."""
+    replays: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetFacts:
     """All options of one peak hour."""
 
@@ -49,6 +68,13 @@ class FleetFacts:
     """Of the peak hour."""
     uncached_tokens: int | None
     options: Mapping[str, OptionFacts]
+    degraded: tuple[DegradedFacts, ...] = ()
+
+    @property
+    def reserves(self) -> dict[str, int]:
+        """By pooled option: instances that carry the load while its pool is down."""
+        known = {one.option_id: one.reserve_instances for one in self.degraded}
+        return {ident: count for ident, count in known.items() if count is not None}
 
     @property
     def at_slo(self) -> dict[str, int]:

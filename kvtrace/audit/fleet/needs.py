@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvtrace.audit.fleet.record import OptionNeed
-from kvtrace.audit.fleet.surrogate import Estimate, Sample
+from kvtrace.audit.fleet.surrogate import Sample, estimate
 from kvtrace.audit.slo.alone import on_an_empty_fleet
 from kvtrace.audit.slo.check import check_against
 from kvtrace.audit.slo.figures import SloCheck
@@ -93,9 +94,14 @@ def _need(
 
 
 def estimated_need(
-    question: Question, option_id: str, found: Estimate, tried: list[Tried]
+    question: Question, option_id: str, today: Sample | None, tried: Sequence[Tried]
 ) -> OptionNeed:
-    """What the surrogate says; replayed where the replays that were made close the bracket."""
+    """What the surrogate says; replayed where the replays that were made close the bracket.
+
+    `tried`: on the stated fleet first. Beside it stands what that replay alone would have said.
+    """
+    samples = [one.sample for one in tried]
+    found = estimate(samples, today, question.load)
     kept = {one.result.scenario.instances for one in tried if one.check.is_kept}
     missed = {one.result.scenario.instances for one in tried if not one.check.is_kept}
     count = found.instances
@@ -109,7 +115,7 @@ def estimated_need(
         option_id,
         count,
         least if is_closed and least is not None else found.at_least,
-        found.instances,
+        estimate(samples[:1], today, question.load).instances,
         "" if late is None else str(late),
     )
     if count is not None and not is_closed:

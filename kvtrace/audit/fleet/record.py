@@ -83,7 +83,7 @@ class FleetView(msgspec.Struct, kw_only=True):
 
 
 class SurrogateCheck(msgspec.Struct, kw_only=True):
-    """The surrogate against searches over replays."""
+    """The surrogate, from one replay of each option, against counts that more replays gave."""
 
     checked: int
     """Options and loads where both are known."""
@@ -92,6 +92,70 @@ class SurrogateCheck(msgspec.Struct, kw_only=True):
     """Largest surrogate less search, in instances; below zero: none too high."""
     most_under: int
     """Largest search less surrogate."""
+
+
+State = Literal["warm", "pool_down", "pool_restarted", "released", "hot_node"]
+"""warm: as it runs; pool_down: the tiers that instances share are gone; pool_restarted: they begin
+empty; released: no cached block is valid any more, in HBM neither; hot_node: the ports of one node
+of the pool carry most of its traffic."""
+
+
+class DegradedState(msgspec.Struct, kw_only=True):
+    """One pooled option, on the fleet that it needs, in one state."""
+
+    state: State
+    requests: int
+    within: int
+    """Requests within the SLO."""
+    keeps_slo: bool
+    carries_load: bool
+    hit_ratio_tokens: float | None
+    ttft_p99_s: float | None
+    rewarm_s: float | None = None
+    """Until the hit ratio stays within two points of the warm fleet's; null: not cold, or not
+    within the window."""
+    is_rewarmed: bool | None = None
+    """Null: it was not cold."""
+    requests_rewarming: int | None = None
+    within_rewarming: int | None = None
+    """Of these, within the SLO."""
+    recomputed_gpu_s: float | None = None
+    """GPU-seconds of prefill more than warm; of cold states."""
+    late_more: int | None = None
+    """Requests beyond the SLO more than warm; of cold states."""
+    slo: str = ""
+    """The figures, in one sentence."""
+
+
+class Degraded(msgspec.Struct, kw_only=True):
+    """A pooled option when its pool is not what it should be."""
+
+    option: str
+    instances: int
+    """The fleet that it needs with its pool."""
+    states: list[DegradedState]
+    span_s: float
+    """Of the requests that the cold states are replayed on."""
+    hot_share: float
+    """Of the pool's traffic that the hot node serves."""
+    pool_nodes: int
+    reserve_instances: int | None
+    """Instances that carry the load, without keeping the SLO, while the pool is down; null: more
+    than were replayed."""
+    reserve_at_slo: int | None
+    """Instances that keep the SLO while the pool is down; null: more than were replayed."""
+    saved: int
+    """Whole instances less than the best option without a pool, no reserve kept."""
+    saved_with_reserve: int
+    """The same with as many kept as carry the load without the pool: what the verdict takes."""
+    releases_per_month: float | None = None
+    """From the cadence of the fleet file, or its default; null: none."""
+    cold_s_per_month: float | None = None
+    """Seconds of re-warming a month; null where it does not re-warm within the window."""
+    late_requests_per_month: float | None = None
+    """Requests beyond the SLO a month because of releases in the busiest hour, more than warm."""
+    recomputed_gpu_hours_per_month: float | None = None
+    """GPU-hours of prefill a month that releases make the fleet compute again."""
 
 
 class FleetSizes(msgspec.Struct, kw_only=True):
@@ -124,62 +188,5 @@ class FleetSizes(msgspec.Struct, kw_only=True):
     most_any_pool_saves: int | None = None
     """Instances that the reference would save if no prefill took any time; null: not replayed.
     With `is_searched` False only one less was asked: 1 is then at least 1."""
-
-
-State = Literal["warm", "pool_down", "pool_restarted", "released", "hot_node"]
-"""warm: as it runs; pool_down: the tiers that instances share are gone; pool_restarted: they begin
-empty; released: no cached block is valid any more, in HBM neither; hot_node: the ports of one node
-of the pool carry most of its traffic."""
-
-
-class DegradedState(msgspec.Struct, kw_only=True):
-    """One pooled option, on the fleet that it needs, in one state."""
-
-    state: State
-    requests: int
-    within: int
-    """Requests within the SLO."""
-    keeps_slo: bool
-    carries_load: bool
-    hit_ratio_tokens: float | None
-    ttft_p99_s: float | None
-    rewarm_s: float | None = None
-    """Until the hit ratio stays within two points of the warm fleet's; null: not cold, or not
-    within the window."""
-    is_rewarmed: bool | None = None
-    """Null: it was not cold."""
-    requests_rewarming: int | None = None
-    within_rewarming: int | None = None
-    """Of these, within the SLO."""
-    recomputed_gpu_s: float | None = None
-    """GPU-seconds of prefill more than warm."""
-    slo: str = ""
-    """The figures, in one sentence."""
-
-
-class Degraded(msgspec.Struct, kw_only=True):
-    """A pooled option when its pool is not what it should be."""
-
-    option: str
-    instances: int
-    """The fleet that it needs with its pool."""
-    states: list[DegradedState]
-    span_s: float
-    """Of the requests that the cold states are replayed on."""
-    hot_share: float
-    """Of the pool's traffic that the hot node serves."""
-    pool_nodes: int
-    reserve_instances: int | None
-    """Instances that carry the load, without keeping the SLO, while the pool is down; null: more
-    than were replayed."""
-    reserve_at_slo: int | None
-    """Instances that keep the SLO while the pool is down; null: more than were replayed."""
-    saved: int
-    """Whole instances less than the best option without a pool, no reserve kept."""
-    saved_with_reserve: int
-    """The same with as many kept as carry the load without the pool: what the verdict takes."""
-    releases_per_month: float | None = None
-    cold_s_per_month: float | None = None
-    """Seconds of re-warming a month; null: no cadence is known, or it does not re-warm."""
-    late_requests_per_month: float | None = None
-    """Requests beyond the SLO a month because of releases, more than warm."""
+    degraded: list[Degraded] = []
+    """Of pooled options; at depth quick of the best."""

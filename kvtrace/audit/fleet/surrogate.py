@@ -62,12 +62,16 @@ def _by_today(samples: Sequence[Sample], today: Sample | None) -> float | None:
     return known[0].instances * (known[0].offered_load or 0.0) / limit
 
 
-def check_surrogate(needs: Iterable[OptionNeed]) -> SurrogateCheck | None:
-    """The surrogate against the searches; null where nothing was searched."""
+def check_surrogate(needs: Iterable[OptionNeed], reference: str) -> SurrogateCheck | None:
+    """The surrogate, from the replay on the stated fleet alone, against counts that were replayed.
+
+    Not of the reference at its own load, which it hits by definition. Null where nothing is known.
+    """
     errors = [
         need.surrogate - need.instances
         for need in needs
         if need.basis == "replayed" and need.instances is not None and need.surrogate is not None
+        if need.load != 1 or need.option != reference
     ]
     if not errors:
         return None

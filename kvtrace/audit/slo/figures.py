@@ -52,17 +52,26 @@ class Figure:
         """Beyond the tolerance, which is a choice, and not by so much that no error explains it."""
         return not self.is_kept and not self.is_stated and self.times < CLEAR_MISS.value
 
-    def __str__(self) -> str:
-        """The two numbers; a narrow miss says by how much, and what is allowed."""
+    @property
+    def compared(self) -> str:
+        """The two numbers."""
         mine, theirs = format_seconds(self.mine_s), format_seconds(self.reference_s)
-        shown = f"{self.where} {mine} against {theirs}"
+        return f"{self.where} {mine} against {theirs}"
+
+    @property
+    def narrowly(self) -> str:
+        """By how much it is missed and what is allowed; empty unless it is missed narrowly."""
         if not self.is_missed_narrowly or not self.reference_s:
-            return shown
+            return ""
         allowed = 100 * self.allowed_s / self.reference_s
         return (
-            f"{shown}, {100 * (self.times - 1):.1f} % longer; {allowed:.1f} % count as equal, "
-            "which kvtrace chose"
+            f", {100 * (self.times - 1):.1f} % longer; {allowed:.1f} % count as equal, which "
+            "kvtrace chose"
         )
+
+    def __str__(self) -> str:
+        """The two numbers; a narrow miss says by how much, and what is allowed."""
+        return f"{self.compared}{self.narrowly}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +117,7 @@ class SloCheck:
         if shown is None:
             return f"{self.title}: TTFT unknown"
         whose = "allowed" if shown.is_stated else f"with {self.reference_title}"
-        return f"{self.title}: {shown} {whose}"
+        return f"{self.title}: {shown.compared} {whose}{shown.narrowly}"
 
 
 def load_text(offered_load: float | None) -> str:

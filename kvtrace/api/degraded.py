@@ -1,0 +1,206 @@
+"""Pooled options with their pool down, cold, or on one hot node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kvtrace.api.fleet_loads import PeakHour
+from kvtrace.api.fleet_questions import MOST_TIMES, stated_fleet
+from kvtrace.api.replays import Replays, WindowRuns
+from kvtrace.audit.findings.check import is_pool
+from kvtrace.audit.fleet.facts import DegradedFacts, FleetFacts
+from kvtrace.audit.fleet.record import DegradedState
+from kvtrace.audit.fleet.states import Judge
+from kvtrace.audit.slo.check import check_against, lookup_slack_s
+from kvtrace.audit.slo.fleets import TODAY
+from kvtrace.audit.slo.reference import Reference, reference_of
+from kvtrace.audit.thresholds import HOT_NODE
+from kvtrace.audit.window import arrival_span_s
+from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.fleet import Fleet
+from kvtrace.exec.progress import Progress
+from kvtrace.replay.degraded import cold_window, with_cold_pool, with_hot_node, without_pool
+from kvtrace.replay.engine import simulate
+from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.scenario import Scenario
+from kvtrace.replay.search import smallest_count
+from kvtrace.replay.window import WindowedTrace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DegradedSearch:
+    """One pooled option on the fleet that it needs."""
+
+    option_id: str
+    instances: int
+    deployment: Deployment
+    fleet: Fleet
+    today: Reference
+    is_full: bool
+    """Also a restart that leaves HBM warm, and searches for the reserve."""
+    down: ReplayResult | None
+    """The same fleet without the pool, if it was replayed."""
+    stated_carries: bool
+    """The stated fleet is known to carry the load without the pool."""
+    stated_at_slo: int | None
+    """Instances that are known to keep the SLO without the pool."""
+
+    @property
+    def judge(self) -> Judge:
+        """By what its states are judged."""
+        slack_s = lookup_slack_s(self.deployment, self.option_id)
+        return Judge(self.today, self.fleet.slo, slack_s, self.fleet.gpus_per_instance)
+
+    def scenario(self, instances: int) -> Scenario:
+        """The option on so many instances."""
+        return stated_fleet(self.deployment, self.fleet).build(self.option_id, instances)
+
+
+def degraded_modes(
+    facts: FleetFacts,
+    replays: Replays,
+    peak: PeakHour,
+    stated: tuple[Deployment, Fleet],
+    run: WindowRuns,
+    watch: Progress,
+) -> FleetFacts:
+    """The facts with degraded modes: of all pools where fleets are searched, else of the best."""
+    pools = [ident for ident in facts.options if is_pool(ident)]
+    if not facts.is_searched and pools:
+        pools = [min(pools, key=lambda ident: _rank(facts, ident))]
+    base = next(r for r in replays.results if r.scenario.option_id == facts.reference)
+    is_same = replays.windowed is not None and peak.windowed.trace is replays.windowed.trace
+    if not pools or not peak.windowed.window.requests:
+        return facts
+    watch.start("degraded mode")
+    if not is_same:
+        base = run.all((base.scenario,))[0]
+    today = reference_of(peak.windowed.window, base)
+    known = (*replays.results, *replays.fewer) if is_same else ()
+    searches = [_search(ident, facts, stated, today, known) for ident in pools]
+    found = tuple(run.each(degrade_option, searches))
+    count = sum(one.replays for one in found)
+    watch.finish(f"{len(found)} pool{'' if len(found) == 1 else 's'}, {count} replays")
+    return replace(facts, degraded=found)
+
+
+def _rank(facts: FleetFacts, ident: str) -> tuple[bool, float, int, str]:
+    """The pool that is weighed most likely: fewest instances, then most requests in time."""
+    option = facts.options[ident]
+    need = option.needs[0].instances
+    count = float("inf") if need is None else float(need)
+    return need is None, count, -option.on_stated.within, ident
+
+
+def _search(
+    ident: str,
+    facts: FleetFacts,
+    stated: tuple[Deployment, Fleet],
+    today: Reference,
+    known: tuple[ReplayResult, ...],
+) -> DegradedSearch:
+    deployment, fleet = stated
+    need = facts.options[ident].needs[0].instances
+    instances = need or fleet.instances
+    build = stated_fleet(deployment, fleet).build
+    without = without_pool(build(ident, instances))
+    alike = [one for one in known if _is_same(one.scenario, without)]
+    hbm = facts.options.get(TODAY)
+    is_hbm = any(one.scenario.option_id == TODAY for one in alike)
+    return DegradedSearch(
+        option_id=ident,
+        instances=instances,
+        deployment=deployment,
+        fleet=fleet,
+        today=today,
+        is_full=facts.is_searched,
+        down=next((one for one in alike if one.scenario.instances == instances), None),
+        stated_carries=any(
+            one.scenario.instances == fleet.instances and not one.is_overloaded for one in alike
+        ),
+        stated_at_slo=hbm.needs[0].instances if is_hbm and hbm is not None else None,
+    )
+
+
+def _is_same(one: Scenario, other: Scenario) -> bool:
+    """But for instances: both without a tier below HBM, and alike in what is left."""
+    return (
+        not one.tiers
+        and not other.tiers
+        and one.reuse == other.reuse
+        and one.routing == other.routing
+        and one.isolation == other.isolation
+        and one.kv_bytes_per_token == other.kv_bytes_per_token
+        and one.hbm_capacity_bytes == other.hbm_capacity_bytes
+    )
+
+
+def degrade_option(windowed: WindowedTrace, search: DegradedSearch) -> DegradedFacts:
+    """All states of one option, and the instances that its reserve takes."""
+    scenario, window = search.scenario(search.instances), windowed.window
+    judge, nodes = search.judge, max(1, round(search.fleet.pool_nodes.value))
+    down = search.down or _replay(windowed, without_pool(scenario))
+    hot = _replay(windowed, with_hot_node(scenario, nodes=nodes, share=HOT_NODE.value))
+    cold_states, span_s, made = _cold_states(windowed, scenario, judge, search)
+    states = (
+        *cold_states,
+        judge.state("pool_down", window, down),
+        judge.state("hot_node", window, hot),
+    )
+    reserve, at_slo, asked = _reserve(windowed, search, down)
+    return DegradedFacts(
+        option_id=search.option_id,
+        instances=search.instances,
+        states=states,
+        span_s=span_s,
+        hot_share=HOT_NODE.value,
+        pool_nodes=nodes,
+        reserve_instances=reserve,
+        reserve_at_slo=at_slo,
+        replays=1 + (search.down is None) + made + asked,
+    )
+
+
+def _replay(windowed: WindowedTrace, scenario: Scenario) -> ReplayResult:
+    return simulate(windowed.trace, scenario, warmup_requests=windowed.first)
+
+
+def _cold_states(
+    windowed: WindowedTrace, scenario: Scenario, judge: Judge, search: DegradedSearch
+) -> tuple[list[DegradedState], float, int]:
+    """Warm, restarted and released, the seconds that they are replayed on, and the replays."""
+    cold = cold_window(windowed)
+    window = cold.window
+    warm = _replay(cold, scenario)
+    states = [judge.state("warm", window, warm)]
+    if search.is_full:
+        restarted = _replay(cold, with_cold_pool(scenario))
+        states.append(judge.cold_state("pool_restarted", window, restarted, warm))
+    released = _replay(WindowedTrace(window, 0), scenario)
+    states.append(judge.cold_state("released", window, released, warm))
+    return states, arrival_span_s(window) or 0.0, len(states)
+
+
+def _reserve(
+    windowed: WindowedTrace, search: DegradedSearch, down: ReplayResult
+) -> tuple[int | None, int | None, int]:
+    """Instances that carry the load, and that keep the SLO, without the pool; and the replays."""
+    own, stated = search.instances, search.fleet.instances
+    if not search.is_full:
+        carried = own if not down.is_overloaded else stated if search.stated_carries else None
+        return carried, search.stated_at_slo, 0
+    window = windowed.window
+    made: dict[int, ReplayResult] = {own: down}
+
+    def ask(instances: int) -> ReplayResult:
+        if instances not in made:
+            made[instances] = _replay(windowed, without_pool(search.scenario(instances)))
+        return made[instances]
+
+    def keeps(result: ReplayResult) -> bool:
+        return check_against(window, result, search.today, target=search.fleet.slo).is_kept
+
+    most = max(own, MOST_TIMES * stated)
+    carry = smallest_count(ask, lambda r: not r.is_overloaded, start=own, most=most)
+    at_slo = smallest_count(ask, keeps, start=max(own, stated), most=most)
+    return carry.count, at_slo.count, len(made) - 1
