@@ -18,6 +18,7 @@ from kvtrace.audit.slo.end_replays import key_of, scenario_of
 from kvtrace.audit.slo.ends import Claim, RunKey
 from kvtrace.audit.slo.fleets import Fleets, build_fleets
 from kvtrace.audit.thresholds import INPUT_MATTERS
+from kvtrace.audit.uncertainty.activity import activities
 from kvtrace.audit.uncertainty.design import (
     ReplayedDesign,
     Response,
@@ -144,18 +145,26 @@ def replay_design(
     windowed = run.windowed
     if question is None:
         return None
-    unknowns, kept = _unknowns(question)
-    points = _points(len(question.keys), len(unknowns), windowed.trace.requests)
+    candidates, kept = _unknowns(question)
+    room = _room(len(question.keys), windowed.trace.requests) - 1 - 2 * len(candidates)
     watch.start("uncertainty")
     middle = question.at({}).replayed(windowed)
-    values = _sampled(unknowns, points, seed)
-    ends = [{one.id: end} for one in unknowns for end in (one.low, one.high)] if points else []
+    answer = response_of(windowed.window, middle, question.claim)
+    ends = [{one.id: end} for one in candidates for end in (one.low, one.high)]
+    found = run.each(respond, [question.at(one) for one in ends]) if room >= FEWEST_POINTS else []
+    pairs = zip(found[::2], found[1::2], strict=True)
+    tried = activities(candidates if found else (), pairs, answer)
+    active = [one for one in tried if one.is_active]
+    unknowns = tuple(one.unknown for one in active)
+    values = _sampled(unknowns, _points(room) if active else 0, seed)
     drawn = [dict(zip((one.id for one in unknowns), row, strict=True)) for row in values.tolist()]
-    found = run.each(respond, [question.at(one) for one in (*drawn, *ends)])
-    replays = (1 + len(found)) * len(question.keys)
-    watch.finish(f"{replays} replays at {1 + len(found)} points")
+    points = run.each(respond, [question.at(one) for one in drawn])
+    if found and not active:
+        values, points = np.zeros((1, 0)), [answer]
+    asked_at = 1 + len(found) + len(drawn)
+    replays = asked_at * len(question.keys)
+    watch.finish(f"{replays} replays at {asked_at} points")
     units = resampling_units(windowed.window, asked.conversation)
-    pairs = found[len(drawn) :]
     return ReplayedDesign(
         option_id=question.option_id,
         rival_id=question.rival_id,
@@ -163,13 +172,13 @@ def replay_design(
         instances=question.instances,
         unknowns=unknowns,
         values=values,
-        middle=response_of(windowed.window, middle, question.claim),
-        points=tuple(found[: len(drawn)]),
-        ends=tuple(zip(pairs[::2], pairs[1::2], strict=True)),
+        middle=answer,
+        points=tuple(points),
+        ends=tuple(one.ends for one in active),
         shifts=session_shifts(windowed.window, middle, question.claim, units, seed),
-        kept=kept,
+        kept=(*kept, *(str(one) for one in tried if not one.is_active)),
         replays=replays,
-        why_few="" if points else _why_few(question, len(unknowns), windowed.trace.requests),
+        why_few="" if found else _why_few(question, len(candidates), windowed.trace.requests),
     )
 
 
@@ -226,14 +235,13 @@ def _slack(deployment: Deployment, option_ids: Iterable[str]) -> dict[str, float
     return {ident: lookup_slack_s(deployment, ident) for ident in option_ids}
 
 
-def _points(runs: int, inputs: int, requests: int) -> int:
-    """Sampled points that the budget has room for beside the middle and both ends of each input.
+def _room(runs: int, requests: int) -> int:
+    """Points that the budget has room for."""
+    return BUDGET_REQUESTS // max(runs * requests, 1)
 
-    A power of two, as a Sobol sequence is balanced there; 0 where there is no room for the fewest.
-    """
-    room = BUDGET_REQUESTS // max(runs * requests, 1) - 2 * inputs - 1
-    if room < FEWEST_POINTS:
-        return 0
+
+def _points(room: int) -> int:
+    """A power of two of them, for a Sobol sequence is balanced there."""
     return min(MOST_POINTS, 1 << (room.bit_length() - 1))
 
 

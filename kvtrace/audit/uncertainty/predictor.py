@@ -24,6 +24,8 @@ class Predicted:
     """Null: none could be fitted, or it was refused."""
     error: float | None
     """Leave-one-out error over the carrying number, also of a refused one; null: none fitted."""
+    is_log: bool = False
+    """The surrogate is of the logarithm."""
 
     @property
     def is_surrogate(self) -> bool:
@@ -32,20 +34,28 @@ class Predicted:
 
     def at(self, coordinates: FloatArray, point: np.ndarray) -> FloatArray:
         """(n,) values: of the fit at (n, inputs) coordinates, else of these replayed points."""
-        if self.surrogate is not None:
-            return self.surrogate.at(coordinates)
-        return np.asarray(self.at_points[point], dtype=np.float64)
+        if self.surrogate is None:
+            return np.asarray(self.at_points[point], dtype=np.float64)
+        found = self.surrogate.at(coordinates)
+        return np.exp(found) if self.is_log else found
 
 
-def predict_figure(design: ReplayedDesign, of: Of, carrying: float) -> Predicted:
-    """One figure of a response; a surrogate is refused above a tenth of `carrying`."""
+def predict_figure(
+    design: ReplayedDesign, of: Of, carrying: float, *, is_log: bool = False
+) -> Predicted:
+    """One figure of a response; a surrogate is refused above a tenth of `carrying`.
+
+    `is_log`: the figure is a ratio above zero, and its logarithm is fitted.
+    """
     values = np.array([of(point) for point in design.replayed], dtype=np.float64)
     drawn = values[: len(design.points)]
-    found = fit_surrogate(design.coordinates, values)
+    found = fit_surrogate(design.coordinates, np.log(values) if is_log else values)
     if found is None:
         return Predicted(drawn, None, None)
-    error = left_out_error(found.left_out, values, carrying)
-    return Predicted(drawn, found if error <= SURROGATE_ERROR.value else None, error)
+    left_out = np.exp(found.left_out) if is_log else found.left_out
+    error = left_out_error(left_out, values, carrying)
+    is_good = error <= SURROGATE_ERROR.value
+    return Predicted(drawn, found if is_good else None, error, is_log)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,11 @@ from kvtrace.audit.uncertainty.sampling import (
 )
 from kvtrace.audit.uncertainty.swings import Swing, replayed_swing, swing
 from kvtrace.audit.uncertainty.unknowns import Unknown
-from kvtrace.audit.uncertainty.worth import worth_of_knowing, worth_of_knowing_all
+from kvtrace.audit.uncertainty.worth import (
+    worth_by_points,
+    worth_of_knowing,
+    worth_of_knowing_all,
+)
 from kvtrace.schema.arrays import FloatArray
 
 _Fit = Predicted | PredictedClaim
@@ -54,7 +58,8 @@ def sampled_uncertainty(model: Model, *, rival: str, seed: int) -> Uncertainty:
         threshold=P_PAYS.quantity(),
         spreads=list(_spreads(model, samples, seed)),
         inputs=[
-            as_record(one, worth=_worth(samples, one.unknown.id)) for one in ranked(_swings(model))
+            as_record(one, worth=_worth(model, samples, one.unknown.id, seed))
+            for one in ranked(_swings(model))
         ],
         kept=list(design.kept),
         worth_of_all=worth_of_knowing_all(samples.net.ravel()),
@@ -77,11 +82,19 @@ def _chance(model: Model, samples: Samples, seed: int) -> Estimate:
     return Estimate(found.value, max(found.error, least))
 
 
-def _worth(samples: Samples, ident: str) -> Estimate | None:
-    """What knowing an input is worth; its error is the spread over scrambles."""
+def _worth(model: Model, samples: Samples, ident: str, seed: int) -> Estimate | None:
+    """What knowing an input is worth; its error is the spread over scrambles, or over the points
+    where the inputs are those of few replayed points.
+    """
     values = samples.inputs.get(ident)
     if values is None:
         return None
+    names = [one.id for one in model.design.unknowns]
+    if model.is_direct and ident in names:
+        at_points = model.design.values[:, names.index(ident)]
+        return Estimate(
+            *worth_by_points(at_points, samples.net.ravel(), samples.point.ravel(), seed)
+        )
     rows = [worth_of_knowing(x, net) for x, net in zip(values, samples.net, strict=True)]
     error = float(np.std(rows, ddof=1)) / math.sqrt(len(rows))
     return Estimate(worth_of_knowing(values.ravel(), samples.net.ravel()), error)
@@ -148,7 +161,9 @@ def _spreads(model: Model, samples: Samples, seed: int) -> Iterator[Spread]:
 
 
 def _method(model: Model, fit: _Fit) -> Method:
-    if isinstance(fit, PredictedClaim) and model.design.claim is None:
+    if not model.design.unknowns or (
+        isinstance(fit, PredictedClaim) and model.design.claim is None
+    ):
         return "exact"
     return "surrogate" if fit.is_surrogate else "direct"
 
@@ -162,6 +177,8 @@ def _how(model: Model, fit: _Fit) -> str:
     design = model.design
     if isinstance(fit, PredictedClaim) and design.claim is None:
         return "prices alone: the fleet has no instance that could be given back"
+    if not design.unknowns:
+        return "prices and sessions alone: no other input changes the replays"
     points, all_points = len(design.points), len(design.replayed)
     limit = f"{100 * SURROGATE_ERROR.value:.0f} % of the carrying number"
     if fit.error is None:

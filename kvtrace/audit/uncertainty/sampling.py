@@ -93,14 +93,17 @@ class Model:
     def move(self) -> Predicted | None:
         """Move over recompute, anywhere; null where a point loads nothing."""
         middle = self.design.middle.move_over_recompute
-        if middle is None or any(r.move_over_recompute is None for r in self.design.replayed):
+        if not middle or not all(r.move_over_recompute for r in self.design.replayed):
             return None
-        return predict_figure(self.design, lambda r: r.move_over_recompute or 0.0, middle)
+        return predict_figure(
+            self.design, lambda r: r.move_over_recompute or 0.0, middle, is_log=True
+        )
 
     @property
     def is_direct(self) -> bool:
         """Inputs are those of the replayed points, for no fit of the claim is good enough."""
-        return self.design.claim is not None and not self.claim.is_surrogate
+        has_inputs = self.design.claim is not None and bool(self.design.unknowns)
+        return has_inputs and not self.claim.is_surrogate
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ def settled_by(constant: Constant) -> tuple[str, str]:
         return f"a log of this service with {what}, calibrated", _CALIBRATE
     if constant.id.startswith("efficiency."):
         return "a log of this service with times of requests, calibrated", _CALIBRATE
-    if constant.id.startswith("fleet."):
-        return _FLEET, f"{constant.id.removeprefix('fleet.')} = {_written(constant)}"
+    if constant.id in _FLEET_KEYS:
+        return _FLEET, f"{_FLEET_KEYS[constant.id]} = {_written(constant)}"
     key = _hardware_key(constant.id)
     return (_HARDWARE, f"{key} = {_written(constant)}") if key else ("", "")
 

@@ -3,44 +3,51 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
+from typing import Final, Literal, get_args
 
 import numpy as np
 
 from kvtrace.schema.arrays import FloatArray
 
+Terms = Literal["linear", "squares", "products"]
+"""linear: each input; squares: and its square; products: and those of each two inputs."""
+_TERMS: Final[tuple[Terms, ...]] = get_args(Terms)
+
 
 @dataclass(frozen=True, slots=True)
 class Surrogate:
-    """Sum over inputs of a polynomial of each, no products between inputs.
+    """A polynomial of degree one or two by least squares.
 
-    Formula: y = c + Σ (a_i z_i + b_i z_i²), z the coordinates (low -1, high +1); least squares.
+    Formula: y = c + Σ a_i z_i (+ Σ b_i z_i² (+ Σ c_ij z_i z_j)), z the coordinates (low -1,
+    high +1).
     """
 
-    degree: int
-    """1 or 2: the one with the smaller leave-one-out error."""
+    terms: Terms
+    """Those with the smallest leave-one-out error."""
     weights: FloatArray
     left_out: FloatArray
     """(points,) each point as predicted by a fit to all the others."""
 
     def at(self, coordinates: FloatArray) -> FloatArray:
         """(n,) predictions at (n, inputs) coordinates."""
-        return np.asarray(_basis(coordinates, self.degree) @ self.weights, dtype=np.float64)
+        return np.asarray(_basis(coordinates, self.terms) @ self.weights, dtype=np.float64)
 
 
 def fit_surrogate(coordinates: FloatArray, values: FloatArray) -> Surrogate | None:
     """The fit to (points, inputs) and (points,); null: too few points, or some without a value."""
     if not np.isfinite(values).all():
         return None
-    fits = [_fit(coordinates, values, degree) for degree in (1, 2)]
+    fits = [_fit(coordinates, values, terms) for terms in _TERMS]
     known = [one for one in fits if one is not None]
     if not known:
         return None
-    return min(known, key=lambda one: (float(((one.left_out - values) ** 2).sum()), one.degree))
+    return min(known, key=lambda one: float(((one.left_out - values) ** 2).sum()))
 
 
-def _fit(coordinates: FloatArray, values: FloatArray, degree: int) -> Surrogate | None:
+def _fit(coordinates: FloatArray, values: FloatArray, terms: Terms) -> Surrogate | None:
     """Least squares; the left-out value of a point is y - e / (1 - h), h its leverage."""
-    basis = _basis(coordinates, degree)
+    basis = _basis(coordinates, terms)
     points, columns = basis.shape
     if points < columns + 2:
         return None
@@ -52,12 +59,17 @@ def _fit(coordinates: FloatArray, values: FloatArray, degree: int) -> Surrogate 
     if leverage.max() > 1.0 - 1e-9:
         return None
     left_out = values - (values - basis @ weights) / (1.0 - leverage)
-    return Surrogate(degree, weights, left_out)
+    return Surrogate(terms, weights, left_out)
 
 
-def _basis(coordinates: FloatArray, degree: int) -> FloatArray:
-    powers = [coordinates**power for power in range(1, degree + 1)]
-    return np.hstack([np.ones((len(coordinates), 1)), *powers])
+def _basis(coordinates: FloatArray, terms: Terms) -> FloatArray:
+    columns = [np.ones((len(coordinates), 1)), coordinates]
+    if terms != "linear":
+        columns.append(coordinates**2)
+    if terms == "products":
+        pairs = combinations(range(coordinates.shape[1]), 2)
+        columns += [coordinates[:, [i]] * coordinates[:, [j]] for i, j in pairs]
+    return np.hstack(columns)
 
 
 def left_out_error(predicted: FloatArray, true: FloatArray, carrying: float) -> float:
