@@ -52,6 +52,8 @@ from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.audit.uncertainty.sensitivity import prefill_factor
 from kvtrace.audit.verdict.bounds import knows_flops
 from kvtrace.audit.verdict.carrying import carrying_numbers
+from kvtrace.audit.verdict.circumstances import Circumstances
+from kvtrace.audit.verdict.context import binding_today, dominant_conversation, small_pieces
 from kvtrace.audit.verdict.measurements import longer_window, reuse_measurement
 from kvtrace.audit.verdict.rules import decide
 from kvtrace.audit.verdict.weigh import build_case
@@ -320,7 +322,17 @@ def _weighing(inputs: AuditInput, basis: _Basis) -> Weighing:
         prompt_buckets=rows_of(inputs.queries, "reuse/by_prompt_bucket"),
         unconfirmed=inputs.unconfirmed,
         next_measurement=_next_measurement(inputs, basis.reuse),
+        around=_circumstances(inputs),
         tiers_below_hbm=tiers_below_hbm(inputs.queries, basis.data),
+    )
+
+
+def _circumstances(inputs: AuditInput) -> Circumstances:
+    facts = inputs.fleet_facts
+    return Circumstances(
+        dominant=dominant_conversation(inputs.queries),
+        binds=binding_today(None if facts is None else facts.options[facts.reference].binding),
+        pieces=small_pieces(inputs.deployment, inputs.replays),
     )
 
 

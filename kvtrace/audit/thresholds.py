@@ -84,6 +84,13 @@ CLEAR_MARGIN: Final = Threshold(
     "times",
     "policy: the intervals of value and cost are apart by a factor of two",
 )
+DOMINATES: Final = Threshold(
+    "conversation_dominates",
+    0.5,
+    "ratio",
+    "policy: a conversation that brings half of all reuse decides the answer by itself, and the "
+    "next month need not have one like it",
+)
 PREFILL_BINDS: Final = Threshold(
     "prefill_binds",
     0.5,

@@ -488,7 +488,9 @@ def test_a_proof_needs_the_history_of_the_window() -> None:
     few = pool(extra_hit_tokens=10)
     served = replace(PAYS, rival_hit_tokens=59_500_000, pools=few)
     assert decide(served, []).outcome == "does_not_pay"
-    assert decide(replace(served, is_history_known=False), []).outcome == "pays"
+    doubted = decide(replace(served, is_history_known=False), [])
+    assert doubted.outcome == "pays_only_if"
+    assert "serves almost the same hits" in doubted.headline
 
 
 def test_that_no_gpu_is_saved_is_said_only_where_no_replay_says_otherwise() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from kvtrace.audit.findings.check import Evidence, Hit, MoveRow, measured, modelled
@@ -11,9 +10,9 @@ from kvtrace.audit.findings.limits import (
     HALF_RATE,
     REPLICATION,
 )
+from kvtrace.audit.verdict.context import piece_rates
 from kvtrace.cost.calibration import OBSERVED_PATHS
 from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.links import Link
 from kvtrace.units import format_bytes, format_traffic
 
 _ROUNDING: Final = 1e-9
@@ -53,7 +52,8 @@ def fragmented_copies(evidence: Evidence) -> Hit | None:
     if deployment is None:
         return None
     seen = [pair for row in evidence.moves if (pair := _small(row, deployment)) is not None]
-    slow = [pair for pair in _piece_rates(evidence, deployment) if pair[1] <= HALF_RATE.value]
+    rates = piece_rates(deployment, list(evidence.results.values()))
+    slow = [pair for pair in rates if pair[1] <= HALF_RATE.value]
     if not seen and not slow:
         return None
     parts = []
@@ -95,18 +95,3 @@ def _small(row: MoveRow, deployment: Deployment) -> tuple[MoveRow, float] | None
     bytes_s = sum(row.median_bytes / hop.bytes_per_s for hop in hops)
     share = bytes_s / (fixed_s + bytes_s)
     return (row, share) if share <= HALF_RATE.value else None
-
-
-def _piece_rates(evidence: Evidence, deployment: Deployment) -> Iterator[tuple[Link, float]]:
-    """Links that the replayed options cross, with the rate of pieces over that of long ones."""
-    hardware = deployment.hardware
-    by_id = {
-        "pcie": hardware.host_link,
-        "nic_tcp": hardware.tcp.port,
-        "nic_rdma": hardware.rdma.port,
-    }
-    crossed = {one for result in evidence.results.values() for one in result.scenario.links}
-    for ident, link in by_id.items():
-        if any(one == ident or one == f"pool_{ident}" for one in crossed):
-            rate = link.bytes_per_s(hardware.chunk_bytes.value)
-            yield link, rate / link.max_bytes_per_s.value

@@ -83,6 +83,7 @@ TITLES: Final[Mapping[str, str]] = {
     "sharing/by_turn": "Reuse by turn of the conversation (unlimited cache)",
     "sharing/continuation_and_sharing": "Whose blocks are reused (unlimited cache)",
     "sharing/how_known": "How requests are known to go on from earlier ones",
+    "sharing/largest_conversation": "The conversation that reuses most (unlimited cache)",
     "sharing/roots": "Prefixes that many conversations begin with",
     "sharing/scopes": "Reuse by who shares the cache, and what isolation costs (idealised)",
     "sharing/top_prefixes": "Top shared prefixes (unlimited cache)",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kvtrace.audit.record import NextMeasurement, Outcome
 from kvtrace.audit.thresholds import (
     BUSY_DAY,
+    LITTLE,
     MIN_REQUESTS,
     MIN_SPAN,
     NET_NEGATIVE_DOMINATES,
@@ -18,6 +19,7 @@ from kvtrace.audit.thresholds import (
     TIE,
 )
 from kvtrace.audit.uncertainty.ranges import Range
+from kvtrace.audit.verdict.circumstances import Circumstances
 from kvtrace.schema.manifest import Grade
 
 PATHS_BY_SIMPLICITY: Final = ("_tcp", "_rdma_bounce", "_rdma_direct")
@@ -258,6 +260,7 @@ class Case:
     """Of the best pool; null: not sampled."""
     log_gap: LogGap | None = None
     """What the log does not hold; null: it seems whole."""
+    around: Circumstances = field(default_factory=Circumstances)
 
     @property
     def prefill_binds(self) -> bool:
@@ -301,6 +304,13 @@ class Case:
         """Of all the data."""
         known = self.trace_prompt_tokens
         return self.prompt_tokens if known is None else known
+
+    def adds_hits(self, pool: PoolCase) -> bool:
+        """It serves clearly more of the prompt tokens than the best option that needs none."""
+        prompt = self.prompt_tokens or 0
+        if self.is_pool_needed:
+            return True
+        return bool(prompt) and pool.extra_hit_tokens / prompt >= LITTLE.value
 
     @property
     def served_share(self) -> float | None:

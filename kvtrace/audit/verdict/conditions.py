@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvtrace.audit.thresholds import PREFILL_BINDS
+from kvtrace.audit.thresholds import LITTLE, PREFILL_BINDS
 from kvtrace.audit.verdict.cases import Case, Chance, PoolCase
 from kvtrace.audit.verdict.words import usd, whole_gpus, window_text
 from kvtrace.units import format_rate, format_seconds
@@ -83,6 +83,13 @@ def bandwidth_conditions(pools: tuple[PoolCase, ...]) -> tuple[str, ...]:
     )
 
 
+def larger_pieces(case: Case) -> tuple[str, ...]:
+    """What would make the path faster without a faster link."""
+    if case.around.pieces is None:
+        return ()
+    return (f"KV is gathered into larger pieces before it is moved: {case.around.pieces}",)
+
+
 def slo_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
     """What keeps TTFT no worse than today, and hits faster than recomputing."""
     if case.is_pool_needed and pool.is_feasible:
@@ -101,12 +108,20 @@ def slo_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
 def standing_conditions(case: Case) -> tuple[str, ...]:
     """What must hold whatever the numbers are: enough data, confirmed settings."""
     conditions: list[str] = []
+    best = case.best_pool
+    if best is not None and case.prompt_tokens and not case.adds_hits(best):
+        conditions.append(
+            f"it serves at least {100 * LITTLE.value:.0f} % of the prompt tokens beyond "
+            f"{case.rival_title}: now {max(best.extra_hit_tokens, 0):,} of {case.prompt_tokens:,}"
+        )
     if not case.is_long_enough:
         conditions.append(f"a longer log shows the same: {window_text(case)}")
     elif not case.covers_a_day:
         conditions.append(f"the month is like this window: {other_hours(case)}")
     if case.log_gap is not None:
         conditions.append(f"a log of all requests shows the same: {case.log_gap.what}")
+    if case.around.dominant:
+        conditions.append(f"other months reuse as much: {case.around.dominant}")
     if case.unconfirmed:
         conditions.append(f"the assumed settings hold: {', '.join(case.unconfirmed)}")
     if case.chance is not None and not case.chance.is_high:
@@ -141,8 +156,12 @@ def lead(case: Case, pool: PoolCase) -> str:
         return "a longer log shows the same"
     if not case.covers_a_day:
         return f"the month is like this window: {other_hours(case)}"
+    if not case.adds_hits(pool):
+        return f"it serves more than {case.rival_title} does, which serves almost the same hits"
     if case.log_gap is not None:
         return f"a log of all requests shows the same: of this one, {case.log_gap.what}"
+    if case.around.dominant:
+        return f"other months reuse as much: {case.around.dominant}"
     if case.unconfirmed:
         return f"the assumed settings hold: {', '.join(case.unconfirmed)}"
     if case.chance is not None and not case.chance.is_high:

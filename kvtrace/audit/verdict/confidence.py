@@ -46,6 +46,8 @@ def _reasons_for_low(case: Case) -> Iterator[str]:
         )
     if case.log_gap is not None:
         yield f"the log is not whole: {case.log_gap.what}"
+    if case.around.dominant:
+        yield case.around.dominant
     if case.grade != "A":
         yield GRADE_SAYS[case.grade]
 

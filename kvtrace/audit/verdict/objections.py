@@ -8,6 +8,7 @@ from kvtrace.audit.verdict.cases import Case, Decision
 from kvtrace.audit.verdict.conditions import (
     bandwidth_conditions,
     cold_condition,
+    larger_pieces,
     money_conditions,
     slo_conditions,
     standing_conditions,
@@ -72,6 +73,7 @@ def prefill_does_not_bind(case: Case) -> Decision | None:
     growth = growth_to_pay(case, most)
     reasons = (
         words.less_than_an_instance(case, most),
+        *words.binding_reason(case),
         *words.no_gpu_is_saved(case),
         *words.fleet_reasons(case, most),
     )
@@ -107,7 +109,7 @@ def costs_more_than_it_saves(case: Case) -> Decision | None:
     return Decision(
         outcome="does_not_pay",
         headline="A pool does not pay: each option costs more than it saves",
-        reasons=words.weigh_reasons(case, best),
+        reasons=(*words.weigh_reasons(case, best), *words.binding_reason(case)),
         conditions=(*growth_condition(case, best), *cold_condition(case)),
     )
 
@@ -121,6 +123,7 @@ def slower_on_every_path(case: Case) -> Decision | None:
         "On every path that was replayed most loaded hits arrive later than recomputing them "
         "(modelled)",
         *(words.net_negative_reason(pool) for pool in case.pools),
+        *words.pieces_reason(case),
         *words.rival_reasons(case),
     )
     if bandwidth and any(pool.saving.high >= pool.cost.low for pool in case.pools):
@@ -129,7 +132,7 @@ def slower_on_every_path(case: Case) -> Decision | None:
             headline="A pool pays only if its path gets faster: now its hits cost more time "
             "than they save",
             reasons=reasons,
-            conditions=(*bandwidth, *standing_conditions(case)),
+            conditions=(*bandwidth, *larger_pieces(case), *standing_conditions(case)),
         )
     if not case.is_long_enough:
         return None
@@ -137,7 +140,7 @@ def slower_on_every_path(case: Case) -> Decision | None:
         outcome="does_not_pay",
         headline="A pool does not pay: on every path a hit is slower than recomputing",
         reasons=reasons,
-        conditions=bandwidth,
+        conditions=(*bandwidth, *larger_pieces(case)),
     )
 
 

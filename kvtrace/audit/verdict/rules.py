@@ -2,7 +2,8 @@
 
 Rules are asked in order; the first that has an answer gives it. A false `pays` is the worst bug:
 `pays` needs the low value (whole instances, by replay) above the high cost, today's TTFT kept,
-data that cover a busy day, and every decisive assumption confirmed. Each weaker case ends in
+data that cover a busy day, hits that no cheaper option serves, and every decisive assumption
+confirmed. Each weaker case ends in
 `pays_only_if`, with the conditions as numbers.
 """
 
@@ -110,10 +111,12 @@ def pays(case: Case) -> Decision | None:
     the pool pays in nearly all samples.
     """
     is_open = bool(case.unconfirmed or case.unreplayed_rivals or case.log_gap)
-    is_open = is_open or case.is_chance_low
+    is_open = is_open or case.is_chance_low or case.around.dominant is not None
     is_settled = case.covers_a_day and not (is_open or case.is_pool_needed)
     best = case.best_pool
     if best is None or not (case.is_long_enough and is_settled and best.is_paying):
+        return None
+    if not case.adds_hits(best):
         return None
     return Decision(
         outcome="pays",

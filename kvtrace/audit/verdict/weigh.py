@@ -80,6 +80,7 @@ def build_case(weighing: Weighing) -> Case:
         today=_today(fleets, weighing.tiers_below_hbm) if pools else None,
         is_fewer_kept=any(s.is_kept_with_fewer for s in fleets.standings.values()),
         log_gap=log_gap(sampled_log(data.sources, data.notes)),
+        around=weighing.around,
     )
     return _with_rivals(case, weighing)
 

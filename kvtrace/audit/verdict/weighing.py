@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from kvtrace.audit.money.bills import Bills
@@ -13,6 +13,7 @@ from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.uncertainty.sensitivity import prefill_factor
 from kvtrace.audit.verdict.bounds import window_reusable_tokens
+from kvtrace.audit.verdict.circumstances import Circumstances
 from kvtrace.audit.view import Row
 from kvtrace.audit.window import arrival_span_s
 from kvtrace.cost.deployment import Deployment
@@ -49,6 +50,7 @@ class Weighing:
     """Rows of `reuse/by_prompt_bucket`: prompts by length, for the estimate without a replay."""
     unconfirmed: tuple[str, ...]
     next_measurement: NextMeasurement | None
+    around: Circumstances = field(default_factory=Circumstances)
     tiers_below_hbm: str | None = None
     """How the logs show that the running system has a tier below HBM; null: they do not."""
 

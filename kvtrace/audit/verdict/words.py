@@ -102,6 +102,17 @@ def no_gpu_is_saved(case: Case) -> tuple[str, ...]:
     return ("A pool frees prefill only: where prefill does not bind, no GPU is saved",)
 
 
+def binding_reason(case: Case) -> tuple[str, ...]:
+    """What limits today's fleet, where that is not prefill."""
+    said = case.around.binds
+    return () if said is None else (f"{said[0].upper()}{said[1:]}",)
+
+
+def pieces_reason(case: Case) -> tuple[str, ...]:
+    """Why moves are slow, where it is for the size of their pieces."""
+    return () if case.around.pieces is None else (case.around.pieces,)
+
+
 def larger_fleet() -> NextMeasurement:
     """How many instances really serve this load."""
     return NextMeasurement(
