@@ -113,7 +113,7 @@ def render_console(
         f"{'dataset':<{_LABEL}}{dataset}",
     ]
     blocks: list[_Text | _List] = [*_data(record), *_verdict(record), *_numbers(record)]
-    blocks += [*_chance(record), *_size(record), _findings(record), _BLANK]
+    blocks += [*_money(record), *_chance(record), *_size(record), _findings(record), _BLANK]
     columns = max(width, MIN_WIDTH) - _LABEL
     rooms = _share(blocks, MAX_LINES - len(paths), columns)
     shown = [
@@ -279,6 +279,25 @@ def _size(record: AuditRecord) -> list[_Text]:
     ]
     text = f"{', '.join(shown)} (modelled)"
     return [_Text("pool", text, grow=(5,), need=0)] if shown else []
+
+
+def _money(record: AuditRecord) -> list[_Text]:
+    """Payback and prices at break-even of the pool that is weighed."""
+    case = None if record.economics is None else record.economics.case
+    if case is None:
+        return []
+    months, npv, gpu, dram = (
+        _short(one)[0]
+        for one in (case.payback, case.npv, case.gpu_usd_per_hour, case.dram_usd_per_gb)
+    )
+    paid = "not paid back" if months is None else f"paid back in {months}"
+    prices = [
+        f"pays {word} {price}"
+        for word, price in (("from", gpu), ("up to a DRAM price of", dram))
+        if price is not None
+    ]
+    text = "; ".join((f"{paid}, NPV {npv or 'unknown'} (modelled)", *prices))
+    return [_Text("money", text, grow=(4,))]
 
 
 def _number(quantity: Quantity) -> str:

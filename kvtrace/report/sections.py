@@ -14,6 +14,7 @@ from kvtrace.report.option_table import option_details
 from kvtrace.report.questions import (
     Notice,
     Part,
+    economics_parts,
     latency_parts,
     reuse_parts,
     sizing_parts,
@@ -40,6 +41,7 @@ SECTIONS: Final = (
     "kv",
     "ledger",
     "options",
+    "economics",
     "sizing",
     "uncertainty",
     "running",
@@ -166,6 +168,8 @@ class PageView:
     """The questions about latency."""
     sizing: tuple[Part, ...]
     """The questions about the size of a pool and its break-even points."""
+    economics: tuple[Part, ...]
+    """The questions about money."""
     notice: Notice | None
     """What limits every share of reuse."""
     validity: tuple[Validity, ...]
@@ -220,6 +224,7 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         reuse=reuse,
         latency=latency,
         sizing=sizing,
+        economics=economics_parts(record, texts),
         notice=still_climbing(record, texts),
         validity=tuple(
             sorted(record.data.validity, key=lambda one: _SEVERITIES.index(one.severity))

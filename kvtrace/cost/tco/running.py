@@ -70,10 +70,10 @@ def people_lines(need: Need, fleet: Fleet) -> list[BillLine]:
         "operations",
         "operations",
         "people",
-        share.scaled(1.0 / MONTHS_PER_YEAR),
-        "FTE-years/month",
+        share,
+        "FTE",
         rate,
-        note=f"{share.value:g} of an engineer",
+        months=MONTHS_PER_YEAR,
     )
     licence = running(
         "licence",
@@ -94,10 +94,11 @@ def support_line(bought: Sequence[BillLine], fleet: Fleet) -> BillLine:
         "support",
         "support contracts",
         "software",
-        paid.scaled(1.0 / MONTHS_PER_YEAR),
-        "USD-years/month",
+        paid,
+        "USD",
         price,
-        note=f"of a purchase of {paid.value:,.0f} USD",
+        months=MONTHS_PER_YEAR,
+        note="of what is bought",
     )
 
 
@@ -109,9 +110,10 @@ def running(
     unit: str,
     price: Constant,
     *,
+    months: int = 1,
     note: str = "",
 ) -> BillLine:
-    """A line that is paid each month: quantity x price."""
+    """A line that is paid each month: quantity x price / the months that the price is for."""
     return BillLine(
         id=ident,
         title=title,
@@ -120,6 +122,6 @@ def running(
         unit=unit,
         price=price,
         capex_usd=ZERO,
-        opex_usd_per_month=quantity * Interval.of(price),
+        opex_usd_per_month=(quantity * Interval.of(price)).scaled(1.0 / months),
         note=note,
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from kvtrace.audit.record import AuditRecord
 from kvtrace.report.questions.break_even import break_even, links, residency
 from kvtrace.report.questions.capacity import capacity
+from kvtrace.report.questions.economics import economics_parts
 from kvtrace.report.questions.groups import groups
 from kvtrace.report.questions.how_much import how_much, still_climbing
 from kvtrace.report.questions.latency import hits_help, quantiles, tail
@@ -28,6 +29,7 @@ __all__ = [
     "SHORT_ROWS",
     "Notice",
     "Part",
+    "economics_parts",
     "latency_parts",
     "reuse_parts",
     "sizing_parts",
