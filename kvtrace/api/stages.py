@@ -27,7 +27,8 @@ from kvtrace.api.setup import (
     choose_fleet,
 )
 from kvtrace.api.sizing_params import sizing_params
-from kvtrace.api.uncertainty import Asked, conversations_of, replay_design
+from kvtrace.api.uncertainty import conversations_of, replay_design
+from kvtrace.api.uncertainty_question import Asked
 from kvtrace.audit.fleet.facts import FleetFacts
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.sizing.value import reuse_value

@@ -163,10 +163,10 @@ def _swings(known: Uncertainty, texts: Texts) -> Part:
 
 def _flip(one: OpenInput, texts: Texts) -> str:
     value = show(one.value, one.unit, texts)
-    if one.switch_value is not None:
+    if one.switch_between is None:
         switch = show(one.switch_value, one.unit, texts)
         return texts("q.swings.flip", input=one.title, switch=switch, value=value)
-    low, high = (show(end, one.unit, texts) for end in one.switch_between or ())
+    low, high = (show(end, one.unit, texts) for end in one.switch_between)
     return texts("q.swings.between", input=one.title, low=low, high=high, value=value)
 
 

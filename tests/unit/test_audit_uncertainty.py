@@ -21,6 +21,7 @@ from kvtrace.audit.money.gpu_worth import gpu_worth
 from kvtrace.audit.slo.check import check_slo
 from kvtrace.audit.slo.ends import Claim, RunKey
 from kvtrace.audit.uncertainty.design import (
+    Bracket,
     ReplayedDesign,
     Response,
     SessionShifts,
@@ -253,6 +254,18 @@ def test_a_claim_that_depends_on_one_input_holds_as_often_as_that_input_is_small
     assert inputs["b"].net_at_low == inputs["b"].net_at_high == found.net_middle
     worth = {one.id: one.worth_usd_per_month or 0.0 for one in found.inputs}
     assert max(worth, key=lambda name: worth[name]) == "a"
+
+
+def test_a_switch_point_of_the_fit_lies_where_replays_found_it() -> None:
+    # The margin is a - 0.5: replays at 0.5 and below keep the claim, at 0.5625 it is lost.
+    probes = tuple((at, Response((at - 0.5, 1.0), 2.0, 1000.0, 0.5)) for at in (0.5, 0.5625))
+    brackets = {"a": Bracket(0.5, 0.5625, probes)}
+    answers = design(lambda row: (float(row[0]) - 0.5, 1.0), brackets=brackets)
+    assert len(answers.replayed) == len(answers.coordinates) == 32 + 1 + 4 + 2
+    found = sampled_uncertainty(model(answers), rival="HBM only", seed=4)
+    known = next(one for one in found.inputs if one.id == "a")
+    assert known.switch_between == [0.5, 0.5625]
+    assert known.switch_value == pytest.approx(0.5, abs=1e-6)
 
 
 def test_a_refused_surrogate_leaves_the_replayed_points_and_a_wider_error() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from kvtrace.api import uncertainty
 from kvtrace.api.replays import Replays, WindowRuns, replay_options
-from kvtrace.api.uncertainty import Asked, conversations_of, replay_design
+from kvtrace.api.uncertainty import conversations_of, replay_design
+from kvtrace.api.uncertainty_question import Asked
 from kvtrace.audit.uncertainty.activity import activities
 from kvtrace.audit.uncertainty.design import Response
 from kvtrace.audit.uncertainty.replayed_inputs import (
@@ -173,10 +174,11 @@ def test_a_design_replays_the_middle_the_ends_and_the_points_of_what_matters(
     assert len(design.ends) == len(names)
     low, high = design.ends[names.index("model_error.prefill")]
     assert low != design.middle != high
+    steps = sum(len(one.probes) for one in design.brackets.values())
     # 8 drawn points, the middle, both ends of every candidate, seven or eight replays each: the
     # claim's five, and of today, the rival and the pool on two instances those that differ.
     candidates = candidate_unknowns(deployment, fleet, (design.option_id, "dram_idle"))
-    points = 9 + 2 * (len(names) + sum("change no figure" in one for one in design.kept))
+    points = 9 + steps + 2 * (len(names) + sum("change no figure" in one for one in design.kept))
     assert design.replays % points == 0
     assert design.replays // points in (7, 8)
     assert len(design.kept) + len(names) == len(candidates)

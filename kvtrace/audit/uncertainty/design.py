@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -51,6 +51,18 @@ class SessionShifts:
     units: int
 
 
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """Where the claim changes along one input, all others at their value, by bisection."""
+
+    held: float
+    """The value nearest to the change at which the claim holds as it does in the middle, …"""
+    lost: float
+    """… and the nearest one at which it does not."""
+    probes: tuple[tuple[float, Response], ...]
+    """Every value that was replayed on the way."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedDesign:
     """Replays of the weighed pool and its rivals at the middle and at sampled inputs."""
@@ -70,6 +82,8 @@ class ReplayedDesign:
     """At inputs that were drawn from their distributions."""
     ends: tuple[tuple[Response, Response], ...] = ()
     """By unknown: that one alone at its low and at its high; empty: not replayed."""
+    brackets: Mapping[str, Bracket] = field(default_factory=dict)
+    """By id, for inputs whose ends change the claim."""
     shifts: SessionShifts | None = None
     kept: tuple[str, ...] = ()
     """Inputs that stay at their value, with the reason, for people."""
@@ -79,20 +93,30 @@ class ReplayedDesign:
 
     @property
     def replayed(self) -> tuple[Response, ...]:
-        """All of them: the drawn points, the middle, and each end."""
-        return (*self.points, self.middle, *(one for pair in self.ends for one in pair))
+        """All of them: the drawn points, the middle, each end, and the steps of bisections."""
+        ends = (one for pair in self.ends for one in pair)
+        probes = (response for _, _, response in self._probes())
+        return (*self.points, self.middle, *ends, *probes)
 
     @property
     def coordinates(self) -> FloatArray:
         """(replayed, unknowns) with low as -1 and high as +1."""
         middle = np.array([[one.value for one in self.unknowns]])
         rows = [self.values, middle]
-        for place, one in enumerate(self.unknowns[: len(self.ends)]):
-            for end in (one.low, one.high):
-                moved = middle.copy()
-                moved[0, place] = end
-                rows.append(moved)
+        known = enumerate(self.unknowns[: len(self.ends)])
+        ends = [(place, end) for place, one in known for end in (one.low, one.high)]
+        for place, value in (*ends, *((place, value) for place, value, _ in self._probes())):
+            moved = middle.copy()
+            moved[0, place] = value
+            rows.append(moved)
         return coordinates_of(self.unknowns, np.vstack(rows))
+
+    def _probes(self) -> Iterator[tuple[int, float, Response]]:
+        """Place of the input, its value, and what was replayed there."""
+        for place, one in enumerate(self.unknowns):
+            bracket = self.brackets.get(one.id)
+            for value, response in () if bracket is None else bracket.probes:
+                yield place, value, response
 
 
 def coordinates_of(unknowns: Sequence[Unknown], values: FloatArray) -> FloatArray:

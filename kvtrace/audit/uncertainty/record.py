@@ -54,7 +54,7 @@ class OpenInput(msgspec.Struct, kw_only=True):
     switch_value: float | None = None
     """Where the sign of the net value changes, nearest to `value`; null: not within the range."""
     switch_between: list[float] | None = None
-    """Two replayed values between which the sign changes, where no fit gives the place."""
+    """Two replayed values between which the sign changes, by bisection."""
     worth_usd_per_month: float | None = None
     """What knowing it before deciding is worth; null: not sampled."""
     worth_error: float | None = None

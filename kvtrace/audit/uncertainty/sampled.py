@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -27,7 +28,7 @@ from kvtrace.audit.uncertainty.sampling import (
     draw_samples,
     session_shift,
 )
-from kvtrace.audit.uncertainty.swings import Swing, replayed_swing, swing
+from kvtrace.audit.uncertainty.swings import Swing, replayed_swing, swing, switch_point
 from kvtrace.audit.uncertainty.unknowns import Unknown
 from kvtrace.audit.uncertainty.worth import (
     worth_by_points,
@@ -203,12 +204,23 @@ def _swings(model: Model) -> Iterator[Swing]:
         yield swing(one, _net_of_price(model, one.id, saved))
     for place, (one, ends) in enumerate(zip(design.unknowns, design.ends, strict=False)):
         low, high = (_net_of(model, response) for response in ends)
-        if not model.is_direct:
-            found = swing(one, _net_of_input(model, place))
-            yield Swing(one, low, high, found.switch)
-        else:
-            yield replayed_swing(one, low, model.net_middle, high)
+        bracket = design.brackets.get(one.id)
+        found = replayed_swing(
+            one,
+            (low, model.net_middle, high),
+            None if bracket is None else (bracket.held, bracket.lost),
+        )
+        yield found if model.is_direct else _with_fit(model, found, place)
     yield from _session_swing(model)
+
+
+def _with_fit(model: Model, found: Swing, place: int) -> Swing:
+    """The switch point of the fit, where the replays on both sides of it agree."""
+    switch = switch_point(found.unknown, _net_of_input(model, place))
+    if switch is None or found.between is None:
+        return found
+    low, high = found.between
+    return replace(found, switch=switch) if low <= switch <= high else found
 
 
 def _net_of(model: Model, response: Response) -> float:
@@ -259,7 +271,7 @@ def _session_swing(model: Model) -> Iterator[Swing]:
         settle="a longer log of the same service",
         line="kvtrace analyze LONGER_LOG --depth full",
     )
-    yield replayed_swing(unknown, nets[0], model.net_middle, nets[1])
+    yield replayed_swing(unknown, (nets[0], model.net_middle, nets[1]))
 
 
 _SESSION_TITLES: Final[Mapping[bool, str]] = {

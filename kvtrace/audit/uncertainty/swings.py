@@ -74,11 +74,19 @@ def _bisect(net: Net, low: float, high: float) -> float:
     return (low + high) / 2
 
 
-def replayed_swing(unknown: Unknown, at_low: float, middle: float, at_high: float) -> Swing:
-    """The swing of an input that was replayed at its ends and at its value only."""
-    between = None
-    if (at_low > 0) != (middle > 0):
-        between = unknown.low, unknown.value
-    elif (at_high > 0) != (middle > 0):
-        between = unknown.value, unknown.high
-    return Swing(unknown, at_low, at_high, None, between)
+def replayed_swing(
+    unknown: Unknown,
+    nets: tuple[float, float, float],
+    bracket: tuple[float, float] | None = None,
+) -> Swing:
+    """The swing of an input by its replays at low, value and high (`nets`).
+
+    `bracket`: two values of a bisection by replays, between which the claim changes.
+    """
+    at_low, middle, at_high = nets
+    is_below = (at_low > 0) != (middle > 0)
+    if not is_below and (at_high > 0) == (middle > 0):
+        return Swing(unknown, at_low, at_high, None)
+    half = (unknown.low, unknown.value) if is_below else (unknown.value, unknown.high)
+    low, high = sorted(bracket or half)
+    return Swing(unknown, at_low, at_high, None, (low, high))
