@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kvtrace.api.ledgers import LedgerOutcome, ledger
     from kvtrace.api.llm_sheets import LlmListing, LlmSheet, llm
     from kvtrace.api.opened import is_dataset, open_dataset
+    from kvtrace.api.paired_runs import PairedOutcome, compare_paired
     from kvtrace.api.policy_runs import PoliciesOutcome, policies
     from kvtrace.api.pool_runs import PoolingOutcome, pooling
     from kvtrace.api.queries import (
@@ -63,6 +64,7 @@ __all__ = [
     "LedgerOutcome",
     "LlmListing",
     "LlmSheet",
+    "PairedOutcome",
     "PoliciesOutcome",
     "PoolingOutcome",
     "QueryDescription",
@@ -75,6 +77,7 @@ __all__ = [
     "analyze",
     "check_gates",
     "compare",
+    "compare_paired",
     "describe_formats",
     "describe_query",
     "explain",
@@ -115,6 +118,7 @@ _NAMES: Final = {
     "hardware_sheets": ("HardwareListing", "HardwareSheet", "hardware"),
     "ledgers": ("LedgerOutcome", "ledger"),
     "llm_sheets": ("LlmListing", "LlmSheet", "llm"),
+    "paired_runs": ("PairedOutcome", "compare_paired"),
     "policy_runs": ("PoliciesOutcome", "policies"),
     "pool_runs": ("PoolingOutcome", "pooling"),
     "queries": (

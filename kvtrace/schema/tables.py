@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvtrace.schema.facts import BLOCK_STAYS, CONTINUATIONS, POLICY_HITS, POOL_HITS, REUSE
+from kvtrace.schema.paired import REQUEST_PAIRS
 from kvtrace.schema.replayed import (
     REPLAY_HITS,
     REPLAY_LINKS,
@@ -232,5 +233,6 @@ TABLES: Final[dict[str, Table]] = {
         REPLAY_HITS,
         REPLAY_LINKS,
         REPLAY_SWEEP,
+        REQUEST_PAIRS,
     )
 }
