@@ -12,6 +12,7 @@ from typing import Final
 from kvtrace.api.opened import AUDIT_FILE, read_earlier, with_earlier
 from kvtrace.api.pool_tables import fleet_bytes
 from kvtrace.api.setup import FROM_LOGS, choose_deployment
+from kvtrace.api.sized import sized_params
 from kvtrace.audit.record import AuditRecord
 from kvtrace.config import Settings
 from kvtrace.duckdb_session import Param
@@ -23,6 +24,8 @@ from kvtrace.store.dataset import Dataset
 KV_BYTES: Final = "kv_bytes_per_token"
 BLOCK_SIZE: Final = "block_size_tokens"
 HBM, DRAM, POOL = "hbm_bytes", "dram_bytes", "pool_bytes"
+HELD: Final = "held_bytes"
+"""HBM and idle DRAM of all instances."""
 _SIZED_BY: Final = {
     HBM: "instance.hbm_cache_bytes",
     DRAM: "fleet.dram_idle_bytes_per_instance",
@@ -62,6 +65,8 @@ def known_params(dataset: Dataset, wanted: Collection[str], settings: Settings) 
         found.append(_block_size(dataset.manifest))
     if tiers and earlier is not None:
         found += _tiers(dataset.manifest, tiers, settings, earlier)
+    if earlier is not None:
+        found += _sized(dataset.manifest, wanted, settings, earlier)
     return [one for one in found if one is not None]
 
 
@@ -115,6 +120,18 @@ def _tiers(
             )
             found.append(Known(name, in_all, f"{AUDIT_FILE}: {_SIZED_BY[name]}"))
     return found
+
+
+def _sized(
+    manifest: Manifest, wanted: Collection[str], settings: Settings, earlier: AuditRecord
+) -> list[Known]:
+    """Prices, the worth of a token, and what HBM and idle DRAM hold, as the audit took them."""
+    known = {name: value for name, value in sized_params(earlier).items() if name in wanted}
+    if HELD in wanted:
+        above = _tiers(manifest, (HBM, DRAM), settings, earlier)
+        sizes = [one.value for one in above if isinstance(one.value, int | float)]
+        known |= {HELD: float(sum(sizes))} if sizes else {}
+    return [Known(name, value, f"{AUDIT_FILE}: sizes") for name, value in known.items()]
 
 
 def _block_size(manifest: Manifest) -> Known | None:

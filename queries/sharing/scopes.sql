@@ -7,7 +7,7 @@
 -- note: unlimited caches: what a scope loses is lost whatever the size; copies that isolation makes take room on top (held_tokens), which a finite cache loses hits to.
 -- note: each scope is judged on the requests whose group is known, against what the same requests could reuse of anybody's; where no request names its group every figure is null, never zero.
 -- note: a dataset keeps one key of a tenant or user for each request, as the log names it; the row of users is unknown until a dataset keeps both. Conversations are those of `continuations`.
--- note: money needs usd_per_reused_token (USD of the GPU time that one reused token frees) and windows_per_month (how often this trace fits into a month); it takes freed GPU time as sold by the second.
+-- note: money needs usd_per_reused_token (USD of the GPU time that one reused token frees) and windows_per_month (how often this trace fits into a month); it counts GPU time by the second, before rounding to whole instances.
 with per_request as (   -- one row per ok headline request with blocks
     select
         served.request_key,
@@ -115,7 +115,7 @@ select
     reaching_requests::bigint as reaching_requests,        -- requests: that begin with tokens which only another group held before
     held_tokens::bigint as held_tokens,                    -- tokens: that unlimited caches of the groups hold together; a block in several groups counts in each
     held_tokens * getvariable('kv_bytes_per_token')::double as held_bytes,   -- bytes: KV of these; null without kv_bytes_per_token
-    reusable_tokens * getvariable('usd_per_reused_token')::double * getvariable('windows_per_month')::double as worth_usd_per_month,   -- USD/month: GPU time that the reuse frees at most; null without the price or the month
+    reusable_tokens * getvariable('usd_per_reused_token')::double * getvariable('windows_per_month')::double as worth_usd_per_month,   -- USD/month: GPU time that the reuse frees, by the second; null without the price or the month
     lost_tokens * getvariable('usd_per_reused_token')::double * getvariable('windows_per_month')::double as isolation_usd_per_month   -- USD/month: of that, what a cache of its own for each group gives up
 from scopes
 order by place

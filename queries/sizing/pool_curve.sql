@@ -7,7 +7,7 @@
 -- note: the exact LRU capacity curve of one cache (reuse/capacity_curve): HBM and idle DRAM of all instances act as its first held_bytes (null: none), the pool as what comes behind. An inclusive pool, which keeps copies of what HBM and DRAM hold, needs held_bytes more for the same hits.
 -- note: private caches hold copies of what they share, so that they serve less than one cache of held_bytes; pooling/added has them as they are.
 -- note: no rows without kv_bytes_per_token. Each cache domain has caches of these sizes to itself. pool_sizes null: 1, 2, 4, 8 … GiB and what holds every block.
--- note: money takes every freed GPU second as sold, moves as free of GPU time, and the pool's nodes, DRAM, ports and power as growing with its size.
+-- note: money counts freed GPU time by the second, before rounding to whole instances; takes moves as free of GPU time, and the pool's nodes, DRAM, ports and power as growing with its size.
 with domains as (   -- one row per cache domain with blocks: tokens of a block
     select
         cache_domain,
@@ -140,7 +140,7 @@ select
     priced.pool_hit_tokens::bigint as pool_hit_tokens,             -- tokens: of these, beyond HBM and idle DRAM
     priced.pool_hit_tokens / nullif(totals.prompt_tokens, 0) as pool_hit_ratio_tokens,   -- ratio: pool_hit_tokens / prompt tokens of all requests
     priced.step_tokens::bigint as step_tokens,                     -- tokens: that this size serves more than the one before
-    priced.value_usd_per_month,                                    -- USD/month: GPU time that the pool's hits free at most; null without a price or a month
+    priced.value_usd_per_month,                                    -- USD/month: GPU time that the pool's hits free, by the second; null without a price or a month
     priced.marginal_usd_per_gb_month,                              -- USD/GB-month: the same of a GB between the size before and this one
     getvariable('pool_dram_usd_per_gb_month')::double as dram_usd_per_gb_month,   -- USD/GB-month: what a GB of pool DRAM costs
     getvariable('pool_ssd_usd_per_gb_month')::double as ssd_usd_per_gb_month,     -- USD/GB-month: what a GB of pool flash costs

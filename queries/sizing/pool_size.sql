@@ -182,7 +182,7 @@ select
     above.hit_tokens::bigint as held_hit_tokens,               -- tokens: that these serve alone
     best.pool_tokens * getvariable('kv_bytes_per_token')::double as best_bytes,   -- bytes: of the pool beyond which a GB costs more than its hits are worth; 0: none is worth it; null: no price or no month
     best.pool_hit_tokens::bigint as best_hit_tokens,   -- tokens: that a pool of best_bytes adds
-    best.value_usd_per_month,                                  -- USD/month: GPU time that these free at most
+    best.value_usd_per_month,                                  -- USD/month: GPU time that these free, by the second
     best.cost_usd_per_month,                                   -- USD/month: of best_bytes
     best.value_usd_per_month - best.cost_usd_per_month as net_usd_per_month,        -- USD/month: value less cost
     knee.knee_tokens * getvariable('kv_bytes_per_token')::double as knee_bytes,     -- bytes: of the pool at the knee of the curve

@@ -79,7 +79,7 @@ def test_tenants_on_one_cache_are_a_finding_with_the_price_of_a_salt() -> None:
     assert found is not None
     assert found.severity == "warning"
     assert "200 reusable tokens (25.0 % of theirs), in 12 requests" in found.message
-    assert "up to $20 of GPU time a month" in found.message
+    assert "this reuse, $20 of GPU time a month" in found.message
     assert "cache_salt" in found.action
     assert "CVE-2025-46570" in found.threshold.source
     assert found.table == "sharing/scopes"

@@ -45,7 +45,7 @@ def _message(scope: SharingScope, lost: int) -> str:
 def _price(isolation: Quantity | None) -> str:
     if isolation is None or not isinstance(isolation.value, int | float):
         return "; its price is unknown: no price of a prefill, or a window too short for a month"
-    return f", up to ${isolation.value:,.0f} of GPU time a month (modelled, unlimited cache)"
+    return f", ${isolation.value:,.0f} of GPU time a month (modelled, unlimited cache)"
 
 
 def _evidence(scope: SharingScope) -> tuple[Quantity, ...]:

@@ -25,9 +25,9 @@ class SharingScope(msgspec.Struct, kw_only=True):
     reaching_requests: int | None
     """Requests that begin with tokens which only another group held before."""
     worth: Quantity | None = None
-    """GPU time that the reuse within the scope frees, USD a month, at most."""
+    """GPU time that the reuse within the scope frees, USD a month, by the second."""
     isolation: Quantity | None = None
-    """What isolating the groups gives up of it, USD a month, at most."""
+    """What isolating the groups gives up of it, USD a month, by the second."""
     unknown_reason: str | None = None
     """Why the figures are null."""
     flag: str | None = None

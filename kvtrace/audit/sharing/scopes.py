@@ -34,8 +34,8 @@ _UNKNOWN: Final[Mapping[str, tuple[str, str]]] = {
 }
 _SOURCE: Final = (
     "sharing/scopes: reused tokens times the GPU time that one frees, as often as this trace fits "
-    "into a month; low and high: GEMM efficiency, GPU price and busy share of the fleet. Freed GPU "
-    "time is taken as sold by the second: an upper bound"
+    "into a month; low and high: GEMM efficiency, GPU price and busy share of the fleet. GPU "
+    "time counts by the second, before rounding to whole instances"
 )
 
 

@@ -47,7 +47,7 @@ def build_sizing(
     rules = residency_rules(tier_prices(deployment, inputs.fleet), value, token_bytes)
     minutes = minutes_of(inputs.trace)
     sizing = Sizing(
-        numbers=recommended(inputs.queries),
+        numbers=recommended(inputs.queries, value),
         residency=_residency(inputs, rules),
         reuse=break_even_reuse(options, window, value),
         paths=break_even_paths(typical_hit(inputs.whole_trace or inputs.trace), deployment),

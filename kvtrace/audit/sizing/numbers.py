@@ -7,10 +7,13 @@ from typing import Final
 
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.quantity import Quantity
+from kvtrace.audit.sizing.worth import ReuseValue
+from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.view import Row, number, rows_of
 
 SIZE_QUERY: Final = "sizing/pool_size"
 TRAFFIC_QUERY: Final = "sizing/pool_traffic"
+WORTH_ID: Final = "usd_per_reused_token"
 _TITLES: Final = {
     "pool_dram": "DRAM of a pool beyond which a GB costs more than its hits are worth",
     "pool_ssd": "flash of a pool beyond which a GB costs more than its hits are worth",
@@ -21,10 +24,53 @@ _ONE_CURVE: Final = (
 )
 
 
-def recommended(queries: Mapping[str, ResultOfQuery]) -> list[Quantity]:
-    """Bytes by medium, the knee, and ports of each pool node; what is unknown is left out."""
+def recommended(queries: Mapping[str, ResultOfQuery], value: ReuseValue | None) -> list[Quantity]:
+    """Bytes by medium, the knee, ports of each pool node, and the worth of a token.
+
+    What is unknown is left out.
+    """
     sizes = rows_of(queries, SIZE_QUERY)
-    return [*_sizes(sizes), *_knee(sizes), *_ports(rows_of(queries, TRAFFIC_QUERY))]
+    return [
+        *_sizes(sizes),
+        *_knee(sizes),
+        *_ports(rows_of(queries, TRAFFIC_QUERY)),
+        *_worth(value),
+    ]
+
+
+def _worth(value: ReuseValue | None) -> Iterator[Quantity]:
+    """What all the money of this part follows from."""
+    if value is None:
+        return
+    tokens = f"mean of {value.reusable_tokens:,} reusable tokens"
+    yield _spread(
+        "gpu_s_per_reused_token",
+        value.gpu_s_per_token,
+        "GPU-seconds",
+        "GPU time that one reused token frees",
+        f"prefill of the cost model, {tokens}; low and high: GEMM efficiency",
+    )
+    if value.usd_per_token is not None:
+        yield _spread(
+            WORTH_ID,
+            value.usd_per_token,
+            "USD",
+            "what that GPU time is worth, by the second",
+            "GPU-seconds x worth of a GPU-second by contract / busy share of the fleet",
+        )
+
+
+def _spread(ident: str, amount: Range, unit: str, title: str, source: str) -> Quantity:
+    return Quantity(
+        id=ident,
+        value=amount.value,
+        low=amount.low,
+        high=amount.high,
+        unit=unit,
+        title=title,
+        source=source,
+        kind="modelled",
+    )
 
 
 def _sizes(rows: list[Row]) -> Iterator[Quantity]:

@@ -44,7 +44,7 @@ class BreakEvenReuse(msgspec.Struct, kw_only=True):
     """Loads like this one at which the present share is enough: needed / present, at the middle;
     null: it serves no more than the rival."""
     value: Quantity
-    """GPU time of what it serves beyond the rival, at most."""
+    """GPU time of what it serves beyond the rival, before rounding to whole instances."""
     cost: Quantity
 
 
@@ -83,7 +83,7 @@ class Sizing(msgspec.Struct, kw_only=True):
     """How large a pool should be, what it must carry, and where it breaks even."""
 
     numbers: list[Quantity]
-    """Recommended bytes and ports."""
+    """Recommended bytes and ports, and the worth of a reused token."""
     residency: list[ResidencyRule]
     reuse: list[BreakEvenReuse]
     paths: list[BreakEvenPath]

@@ -17,7 +17,8 @@ def break_even_ratio(cost_usd: Range, prompt_tokens: float, usd_per_token: Range
     """Share of the prompt tokens that a pool must serve beyond its rival to be worth its cost.
 
     Formula: cost a month / (prompt tokens a month x worth of a reused token).
-    Assumes: freed GPU time is sold by the second: whole instances need more reuse, never less.
+    Assumes: freed GPU time is given back by the second. Whole instances tip it either way: replays
+    on fewer of them, which the verdict rests on, show it.
     """
     return cost_usd / usd_per_token.scaled(prompt_tokens)
 
@@ -64,8 +65,8 @@ def break_even_reuse(
                     "share of the prompt tokens beyond the rival at which the hits are worth the "
                     "pool",
                     f"cost of the pool / ({prompt:,.0f} prompt tokens a month x worth of a reused "
-                    "token); low and high: ends of both. Freed GPU time is taken as sold by the "
-                    "second: whole instances need more reuse",
+                    "token); low and high: ends of both. By the second of GPU time, before "
+                    "rounding to whole instances",
                 ),
                 present_ratio_tokens=extra,
                 ceiling_ratio_tokens=ceiling,
@@ -74,7 +75,7 @@ def break_even_reuse(
                     f"value_of_reuse:{option.id}",
                     value_usd(extra, prompt, usd),
                     "USD/month",
-                    "GPU time of what the pool serves beyond the rival, at most",
+                    "GPU time of what the pool serves beyond the rival, before rounding",
                     "replays; tokens beyond the rival x worth of a reused token",
                 ),
                 cost=cost,

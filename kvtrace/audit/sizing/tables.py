@@ -26,7 +26,7 @@ _RULES: Final = TableShape(
     (
         ("tier", "name", "the tier"),
         ("usd_per_gb_month", "USD/GB-month", "of keeping 10^9 bytes there"),
-        ("usd_per_gb_hit", "USD", "GPU time that one hit on 10^9 bytes of KV frees, at most"),
+        ("usd_per_gb_hit", "USD", "GPU time that one hit on 10^9 bytes of KV frees"),
         ("until_low_s", "s", "break-even residency: cheapest hit, dearest tier"),
         ("until_s", "s", "break-even residency; null: without end, or unknown"),
         ("until_high_s", "s", "break-even residency: dearest hit, cheapest tier"),
@@ -48,7 +48,7 @@ _REUSE: Final = TableShape(
         ("needed_ratio_tokens", "ratio", "needed / prompt tokens, for its hits to be worth it"),
         ("needed_high_ratio_tokens", "ratio", "needed: dearest pool, cheapest GPU time"),
         ("ceiling_ratio_tokens", "ratio", "an unlimited cache beyond the rival / prompt tokens"),
-        ("value_usd_per_month", "USD/month", "GPU time that the present share frees, at most"),
+        ("value_usd_per_month", "USD/month", "GPU time that the present share frees"),
         ("load_times", "times", "loads like this at which the present share is enough"),
     ),
 )

@@ -15,9 +15,10 @@ class ReuseValue:
     gpu_s_per_token: Range
     """GPU-seconds of prefill that one reused token frees; low and high: the GEMM efficiency."""
     usd_per_token: Range | None
-    """USD of the paid GPU time that these are worth: an upper bound, as if GPU time could be given
-    back by the second. What a fleet saves in whole instances, only replays show. Null: by the
-    contract of the GPUs nothing is saved by giving them back."""
+    """USD of the paid GPU time that these are worth, as if it could be given back by the second.
+    Whole instances give back more or less, which only replays show: a little freed time can be the
+    last that one of them needed, or too little for one. Null: by the contract of the GPUs nothing
+    is saved by giving them back."""
     reusable_tokens: int
     """That it is the mean of."""
 

@@ -107,6 +107,7 @@ def _points(sizing: Sizing, chosen: str | None, texts: Texts) -> list[str]:
     pooled = [one for one in sizing.paths if one.path.startswith("pool_")]
     return [
         *(_reuse(one, texts) for one in weighed[:1]),
+        *(texts("q.break_even.by_second") for _ in weighed[:1]),
         *(_path(one, one.needed, texts) for one in pooled if one.needed is not None),
         *(_flows(one, texts) for one in sizing.contention if one.flows is not None),
     ]
