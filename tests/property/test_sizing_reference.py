@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvtrace.duckdb_session import Session
+from kvtrace.duckdb_session import Param, Session
 from kvtrace.query.catalog import load_catalog
 from tests.property.test_continuations_reference import BLOCK, talks
 from tests.traces import Traced, create_tables, tables
@@ -80,7 +80,7 @@ def test_a_pool_serves_what_the_capacity_curve_says(
 ) -> None:
     create_tables(session, tables(requests, block_size_tokens=BLOCK))
     block_bytes = BLOCK * TOKEN_BYTES
-    sizes = {
+    sizes: dict[str, Param] = {
         "kv_bytes_per_token": TOKEN_BYTES,
         "held_bytes": held * block_bytes,
         "pool_sizes": [pool * block_bytes],
@@ -103,15 +103,15 @@ def test_no_size_of_a_pool_is_worth_more_than_the_best_one(
 ) -> None:
     create_tables(session, tables(requests, block_size_tokens=BLOCK))
     block_bytes = BLOCK * TOKEN_BYTES
-    params = {
+    params: dict[str, Param] = {
         "kv_bytes_per_token": TOKEN_BYTES,
         "held_bytes": held * block_bytes,
         "usd_per_reused_token": worth,
         "windows_per_month": 1.0,
     }
-    priced = {"media": ["any"], "media_usd_per_gb_month": [price]}
+    priced: dict[str, Param] = {"media": ["any"], "media_usd_per_gb_month": [price]}
     best = CATALOG.run(session, "sizing/pool_size", params | priced).frame.to_dicts()
-    sizes = {"pool_sizes": [blocks * block_bytes for blocks in range(1, 30)]}
+    sizes: dict[str, Param] = {"pool_sizes": [blocks * block_bytes for blocks in range(1, 30)]}
     curve = CATALOG.run(session, "sizing/pool_curve", params | sizes).frame.to_dicts()
     if not best:
         assert all(row["hit_tokens"] == 0 for row in curve)
