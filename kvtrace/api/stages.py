@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,7 @@ from kvtrace.api.setup import (
     choose_fleet,
 )
 from kvtrace.api.sizing_params import sizing_params
-from kvtrace.api.uncertainty import conversations_of, replay_design
+from kvtrace.api.uncertainty import conversations_of, is_affordable, replay_design
 from kvtrace.api.uncertainty_question import Asked
 from kvtrace.audit.fleet.facts import FleetFacts
 from kvtrace.audit.inputs import AuditInput
@@ -233,7 +233,7 @@ def model(
         design = None
         if is_full:
             asked = Asked(replays, facts, deployment, setup.fleet, conversation)
-            design = replay_design(asked, run, seed, watch)
+            design = _designed(asked, peak, dataset, run, watch, seed=seed, workers=workers)
     return Modelled(deployment, setup, whole, refused, replays, facts, every, conversation, design)
 
 
@@ -253,6 +253,28 @@ def _sized(
             return _sized(replays, peak, stated, on_peak, watch, is_full=is_full, workers=workers)
     facts = size_fleets(replays, peak, stated, run, watch, is_full=is_full)
     return facts and degraded_modes(facts, replays, peak, stated, run, watch)
+
+
+def _designed(
+    asked: Asked,
+    peak: PeakHour,
+    dataset: Dataset,
+    run: WindowRuns,
+    watch: Progress,
+    *,
+    seed: int,
+    workers: int | None,
+) -> ReplayedDesign | None:
+    """Replays at sampled inputs, on the peak hour where those of everything are too many."""
+    if is_affordable(asked, run.windowed) or run.windowed.trace is peak.windowed.trace:
+        return replay_design(asked, run, seed, watch)
+    hour = replace(
+        asked,
+        conversation=conversations_of(dataset, peak.windowed.window),
+        where="the busiest hour",
+    )
+    with WindowRuns(peak.windowed, watch, workers=workers) as on_peak:
+        return replay_design(hour, on_peak, seed, watch)
 
 
 def _span_s(trace: RequestTrace) -> float | None:

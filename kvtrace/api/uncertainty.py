@@ -22,13 +22,17 @@ from kvtrace.audit.uncertainty.design import (
 from kvtrace.audit.uncertainty.responses import response_of, session_shifts
 from kvtrace.audit.uncertainty.sessions import resampling_units
 from kvtrace.audit.uncertainty.unknowns import Unknown
+from kvtrace.audit.window import arrival_span_s
 from kvtrace.exec.progress import Progress
+from kvtrace.replay.window import WindowedTrace
 from kvtrace.schema.arrays import FloatArray, IntArray, RequestTrace
 from kvtrace.store.dataset import Dataset
 
-BUDGET_REQUESTS: Final = 4_000_000
-"""Requests that all replays of a design go through together, history included: about four minutes
-on one core at 17 000 a second."""
+BUDGET_REQUESTS: Final = 6_000_000
+"""Requests that all replays of a design go through together: about six minutes on one core at
+17 000 a second."""
+HISTORY_SHARE: Final = 0.1
+"""What a request that only warms the caches counts: it takes about a tenth of a replayed one."""
 MOST_POINTS: Final = 64
 BISECTIONS: Final = 4
 """Steps towards the value at which the claim changes: a sixteenth of half the range is left."""
@@ -57,6 +61,7 @@ def replay_design(
         return None
     window = run.windowed.window
     candidates, kept = open_inputs(question)
+    candidates, unaffordable = affordable(question, candidates, run.windowed)
     watch.start("uncertainty")
     runs = question.at({}).replayed(run.windowed)
     middle = response_of(window, runs, question.claim)
@@ -75,9 +80,11 @@ def replay_design(
         ends=tuple(one.ends for one in made.active),
         brackets=made.brackets,
         shifts=session_shifts(window, runs, question.claim, units, seed),
-        kept=(*kept, *made.kept),
+        kept=(*kept, *unaffordable, *made.kept),
         replays=made.points_asked * len(question.keys),
         why_few=made.why_few,
+        span_s=arrival_span_s(window) or 0.0,
+        where=asked.where,
     )
 
 
@@ -104,11 +111,10 @@ def _sampled(
     seed: int,
 ) -> _Sampled:
     """Each candidate at its ends, then those that matter at drawn points and by bisection."""
-    requests = run.windowed.trace.requests
     ends = [{one.id: end} for one in candidates for end in (one.low, one.high)]
-    room = BUDGET_REQUESTS // max(len(question.keys) * requests, 1) - 1 - len(ends)
-    if room < FEWEST_POINTS:
-        few = _why_few(question, len(candidates), requests)
+    room = points_in_budget(question, run.windowed) - 1 - len(ends)
+    if room < FEWEST_POINTS or not candidates:
+        few = _why_few(question, run.windowed)
         return _Sampled(points_asked=1, values=np.zeros((0, 0)), why_few=few)
     found = _asked(question, ends, run)
     tried = activities(candidates, zip(found[::2], found[1::2], strict=True), middle)
@@ -168,9 +174,40 @@ def _bisected(
     return looked
 
 
-def _why_few(question: Question, inputs: int, requests: int) -> str:
+def points_in_budget(question: Question, windowed: WindowedTrace) -> int:
+    """Points that there is room for: each replays all that is asked."""
+    return int(BUDGET_REQUESTS / (len(question.keys) * max(_cost(windowed), 1.0)))
+
+
+def _cost(windowed: WindowedTrace) -> float:
+    """Requests that one replay goes through, those of the history at their share."""
+    return windowed.trace.requests - (1 - HISTORY_SHARE) * windowed.first
+
+
+def affordable(
+    question: Question, candidates: tuple[Unknown, ...], windowed: WindowedTrace
+) -> tuple[tuple[Unknown, ...], tuple[str, ...]]:
+    """As many of the candidates as the budget has room for, and why the others stay."""
+    most = max(0, (points_in_budget(question, windowed) - 1 - FEWEST_POINTS) // 2)
+    left = candidates[most:]
+    return candidates[:most], tuple(
+        f"{one.title} ({one.id}): no room in the budget of replays" for one in left
+    )
+
+
+def is_affordable(asked: Asked, windowed: WindowedTrace) -> bool:
+    """Whether every candidate can be replayed on this window."""
+    question = question_of(asked)
+    if question is None:
+        return True
+    candidates, _ = open_inputs(question)
+    return not affordable(question, candidates, windowed)[1]
+
+
+def _why_few(question: Question, windowed: WindowedTrace) -> str:
     return (
-        f"{len(question.keys)} replays of {requests:,} requests at each of {2 * inputs + 1} ends "
-        f"and {FEWEST_POINTS} points go beyond the budget of {BUDGET_REQUESTS:,} requests: the "
-        "interval is that of the ends of each price alone"
+        f"{len(question.keys)} replays of {windowed.window.requests:,} requests (history at "
+        f"{100 * HISTORY_SHARE:.0f} %) at {FEWEST_POINTS} points and both ends of an input go "
+        f"beyond the budget of {BUDGET_REQUESTS:,} requests: the interval is that of the ends of "
+        "each price alone"
     )

@@ -47,7 +47,9 @@ class Asked:
     deployment: Deployment
     fleet: Fleet
     conversation: IntArray | None
-    """(requests,) of the window; null: not known."""
+    """(requests,) of the window that is replayed; null: not known."""
+    where: str = ""
+    """What of the replayed options' requests that window is, for people; empty: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +169,20 @@ def _slack(deployment: Deployment, option_ids: Iterable[str]) -> dict[str, float
 
 
 def open_inputs(question: Question) -> tuple[tuple[Unknown, ...], tuple[str, ...]]:
-    """Inputs that can change a replay, and those that stay at their value, with the reason."""
+    """Inputs that can change a replay, the most telling first, and why the others stay."""
     deployment, fleet, keys = question.deployment, question.fleet, question.keys
     ids = tuple(dict.fromkeys(key.option_id for key in keys))
-    chosen, kept = [], []
-    for one in candidate_unknowns(deployment, fleet, ids):
-        share = max(_effect(question, one, key) for key in keys)
-        if share >= INPUT_MATTERS.value:
-            chosen.append(one)
-        else:
-            kept.append(f"{one.title} ({one.id}): a median move changes by {100 * share:.1f} %")
-    return tuple(chosen), tuple(kept)
+    shares = {
+        one: max(_effect(question, one, key) for key in keys)
+        for one in candidate_unknowns(deployment, fleet, ids)
+    }
+    chosen = [one for one, share in shares.items() if share >= INPUT_MATTERS.value]
+    kept = [
+        f"{one.title} ({one.id}): a median move changes by {100 * share:.1f} %"
+        for one, share in shares.items()
+        if share < INPUT_MATTERS.value
+    ]
+    return tuple(sorted(chosen, key=lambda one: -shares[one])), tuple(kept)
 
 
 def _effect(question: Question, one: Unknown, key: RunKey) -> float:

@@ -8,8 +8,14 @@ import pytest
 
 from kvtrace.api import uncertainty
 from kvtrace.api.replays import Replays, WindowRuns, replay_options
-from kvtrace.api.uncertainty import conversations_of, replay_design
-from kvtrace.api.uncertainty_question import Asked
+from kvtrace.api.uncertainty import (
+    affordable,
+    conversations_of,
+    is_affordable,
+    points_in_budget,
+    replay_design,
+)
+from kvtrace.api.uncertainty_question import Asked, open_inputs, question_of
 from kvtrace.audit.uncertainty.activity import activities
 from kvtrace.audit.uncertainty.design import Response
 from kvtrace.audit.uncertainty.replayed_inputs import (
@@ -184,6 +190,27 @@ def test_a_design_replays_the_middle_the_ends_and_the_points_of_what_matters(
     assert len(design.kept) + len(names) == len(candidates)
     assert design.shifts is not None
     assert design.shifts.unit == "time_blocks"
+
+
+def test_what_the_budget_has_no_room_for_stays_and_history_counts_a_tenth(
+    deployment: Deployment, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = make_trace(requests=60, span_s=30.0)
+    with WindowRuns(WindowedTrace(trace, 0), SilentProgress(), workers=1) as run:
+        replays = replay_options(run, deployment, fleet, SilentProgress())
+    asked = Asked(replays, None, deployment, fleet, None)
+    question = question_of(asked)
+    assert question is not None
+    candidates, _ = open_inputs(question)
+    # Room for the middle, eight points, and both ends of three inputs.
+    monkeypatch.setattr(uncertainty, "BUDGET_REQUESTS", len(question.keys) * 60 * (1 + 8 + 2 * 3))
+    chosen, unaffordable = affordable(question, candidates, WindowedTrace(trace, 0))
+    assert chosen == candidates[:3]
+    assert all("no room in the budget" in one for one in unaffordable)
+    assert not is_affordable(asked, WindowedTrace(trace, 0))
+    # 40 of 60 requests are history: 24 count, so that the same budget has room for 37 points.
+    assert points_in_budget(question, WindowedTrace(trace, 40)) == 37
+    assert is_affordable(asked, WindowedTrace(trace, 40))
 
 
 def test_a_design_beyond_the_budget_says_so_and_keeps_the_middle(

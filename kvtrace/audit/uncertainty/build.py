@@ -52,7 +52,7 @@ def build_uncertainty(
         return None
     prices = PriceModel(weighed.pool.option_id, weighing.bills, weighing.worth)
     if design is not None and design.option_id == weighed.pool.option_id and design.points:
-        model = Model(prices, design, weighed.span_s)
+        model = Model(prices, design, design.span_s or weighed.span_s)
         return sampled_uncertainty(model, rival=case.rival_title or "", seed=seed)
     units = resampling_units(weighed.trace, conversation)
     note = design.why_few if design is not None and design.why_few else _QUICK

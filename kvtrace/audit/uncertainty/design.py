@@ -90,6 +90,10 @@ class ReplayedDesign:
     replays: int = 0
     why_few: str = ""
     """Why there are no points, for people."""
+    span_s: float = 0.0
+    """First to last arrival of the replayed window."""
+    where: str = ""
+    """What of the options' requests that window is, for people; empty: all."""
 
     @property
     def replayed(self) -> tuple[Response, ...]:

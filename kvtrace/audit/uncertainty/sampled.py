@@ -157,8 +157,13 @@ def _spreads(model: Model, samples: Samples, seed: int) -> Iterator[Spread]:
             p90_error=high.error,
             method=_method(model, fit),
             left_out_error=_finite(fit.error),
-            says=_how(model, fit),
+            says=f"{_how(model, fit)}{_where(model)}",
         )
+
+
+def _where(model: Model) -> str:
+    """The part of the requests that was replayed, where it is not all."""
+    return f"; on {model.design.where}" if model.design.where else ""
 
 
 def _method(model: Model, fit: _Fit) -> Method:
