@@ -30,9 +30,9 @@ from kvtrace.schema.arrays import RequestTrace
 
 MOST_TIMES: Final = 2
 """A search looks up to this many times the stated fleet, times the load."""
-LOAD_STEPS: Final = 16
-"""A load is searched in sixteenths of the trace's."""
-MOST_LOAD: Final = 8
+LOAD_STEPS: Final = 8
+"""A load is searched in eighths of the trace's."""
+MOST_LOAD: Final = 4
 """Times the trace's load up to which a load is searched."""
 
 

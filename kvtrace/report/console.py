@@ -113,7 +113,8 @@ def render_console(
         f"{'dataset':<{_LABEL}}{dataset}",
     ]
     blocks: list[_Text | _List] = [*_data(record), *_verdict(record), *_numbers(record)]
-    blocks += [*_money(record), *_chance(record), *_size(record), _findings(record), _BLANK]
+    blocks += [*_money(record), *_chance(record), *_size(record), *_fleet(record)]
+    blocks += [_findings(record), _BLANK]
     columns = max(width, MIN_WIDTH) - _LABEL
     rooms = _share(blocks, MAX_LINES - len(paths), columns)
     shown = [
@@ -298,6 +299,26 @@ def _money(record: AuditRecord) -> list[_Text]:
     ]
     text = "; ".join((f"{paid}, NPV {npv or 'unknown'} (modelled)", *prices))
     return [_Text("money", text, grow=(4,))]
+
+
+def _fleet(record: AuditRecord) -> list[_Text]:
+    """Instances that keep the SLO with the weighed pool and without, where there is room."""
+    fleets, weighed = record.fleets, record.verdict.option
+    if fleets is None or weighed is None:
+        return []
+    titles = {option.id: safe_text(option.title) for option in record.options}
+    counts = {need.option: need.instances for need in fleets.needs if need.load == 1}
+    reference = next((i for i in counts if titles.get(i) == fleets.reference), None)
+    shown = [
+        f"{titles[one]} {format_value(counts[one], 'instances') or 'unknown'}"
+        for one in (reference, weighed)
+        if one in counts and one in titles
+    ]
+    text = f"at the SLO: {', '.join(shown)}"
+    down = next((one for one in fleets.degraded if one.option == weighed), None)
+    if down is not None and down.reserve_instances is not None:
+        text = f"{text}; {down.reserve_instances:,} carry the load while the pool is down"
+    return [_Text("fleet", f"{text} (modelled)", grow=(6,), need=0)]
 
 
 def _number(quantity: Quantity) -> str:

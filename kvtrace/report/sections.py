@@ -9,6 +9,7 @@ from typing import Final
 from kvtrace.audit.record import AuditRecord, Cell, Finding, Option, Reuse, Table, Validity
 from kvtrace.report.about import given_inputs
 from kvtrace.report.figures import MOVE_TABLES, all_charts, move_against_recompute, running
+from kvtrace.report.fleets import fleet_parts
 from kvtrace.report.format import Scale, format_in, format_value, pick_scale, safe_text
 from kvtrace.report.option_table import option_details
 from kvtrace.report.questions import (
@@ -41,6 +42,7 @@ SECTIONS: Final = (
     "kv",
     "ledger",
     "options",
+    "fleets",
     "economics",
     "sizing",
     "uncertainty",
@@ -188,6 +190,8 @@ class PageView:
     """By option: its figures against today's, without its own title before them."""
     option_details: TableView | None
     """What the table of options leaves out."""
+    fleets: tuple[Part, ...]
+    """The questions about the size of the fleet."""
     uncertainty: tuple[Part, ...]
     """The questions about how sure the money is."""
     has_overload: bool
@@ -238,6 +242,7 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         ttft_scale=pick_scale("s", _ttfts(record)),
         slo={option.id: _slo(option) for option in record.options},
         option_details=option_details(record.options, texts) if record.options else None,
+        fleets=fleet_parts(record, texts),
         uncertainty=uncertainty_parts(record, texts),
         has_overload=any(not option.is_feasible for option in record.options),
         queries=tuple(sorted({t.query for t in record.tables.values() if t.query is not None})),

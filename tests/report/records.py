@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvtrace.audit import record as r
 from kvtrace.schema.manifest import FileEntry, Note, SourceEntry
+from tests.report.fleet_records import make_fleets
 
 BUCKETS = (0, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 
@@ -700,6 +701,7 @@ def make_record() -> r.AuditRecord:
             inputs={entry.path: entry.content_digest},
             dataset_digest="ab12" * 8,
         ),
+        fleets=make_fleets(),
     )
 
 

@@ -100,6 +100,7 @@ def poison(value: object) -> object:
     if isinstance(value, dict):
         keep = {"outcome", "confidence", "severity", "kind", "action_kind", "evidence_grade"}
         keep |= {"basis", "role", "clock", "compression", "unit", "binds", "columns", "units", "id"}
+        keep |= {"load_basis", "state"}
         return {k: v if k in keep else poison(v) for k, v in value.items()}
     if isinstance(value, list):
         return [poison(one) for one in value]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from kvtrace.audit.findings.check import is_pool
 from kvtrace.audit.fleet.binding import resource_words
 from kvtrace.audit.fleet.facts import FleetFacts, OptionFacts
-from kvtrace.audit.fleet.record import FleetSizes, FleetView
+from kvtrace.audit.fleet.record import Binding, FleetSizes, FleetView
 from kvtrace.audit.fleet.states import build_degraded
 from kvtrace.audit.fleet.surrogate import check_surrogate
 from kvtrace.audit.slo.fleets import Fleets
@@ -34,7 +37,7 @@ def build_fleet_sizes(
         peak_factor=None if fleet.peak_factor is None else fleet.peak_factor.value,
         within_today=reference.on_stated.within,
         needs=needs,
-        binds=[one.binding for one in facts.options.values()],
+        binds=[_with_reserve(one, fleets) for one in facts.options.values()],
         views=[_view(facts, one, fleet) for one in facts.options.values()],
         surrogate=check_surrogate(needs, facts.reference),
         most_any_pool_saves=reference.free_prefill_saves,
@@ -42,6 +45,22 @@ def build_fleet_sizes(
             build_degraded(one, fleets.saved(one.option_id), fleet) for one in facts.degraded
         ],
     )
+
+
+def _with_reserve(option: OptionFacts, fleets: Fleets) -> Binding:
+    """What binds; the reserve does where more instances are kept for it than the option needs."""
+    binding, need = option.binding, option.needs[0].instances
+    if not is_pool(binding.option) or need is None:
+        return binding
+    reserve = fleets.reserve(binding.option)
+    if reserve is not None and reserve <= need:
+        return binding
+    kept = f"more than {fleets.instances:,}" if reserve is None else f"{reserve:,}"
+    why = (
+        f"{need:,} instances keep the SLO with the pool; while it is down {kept} are needed to "
+        f"carry the load (replayed); {binding.why}"
+    )
+    return msgspec.structs.replace(binding, binds="redundancy", next=binding.binds, why=why)
 
 
 def _view(facts: FleetFacts, option: OptionFacts, fleet: Fleet) -> FleetView:

@@ -119,7 +119,7 @@ def estimated_need(
         "" if late is None else str(late),
     )
     if count is not None and not is_closed:
-        need.basis = "surrogate"
+        need.basis = "enough" if question.load == 1 and count in kept else "surrogate"
     if count is None and tried:
         _add_floor(question, need, tried[0])
     return need

@@ -6,9 +6,10 @@ from typing import Literal
 
 import msgspec
 
-Need = Literal["replayed", "surrogate", "none"]
+Need = Literal["replayed", "enough", "surrogate", "none"]
 """replayed: the count was replayed and keeps the SLO, the one below was replayed and does not;
-surrogate: from the loads of the replays that were made; none: no count is known to keep it."""
+enough: it was replayed and keeps the SLO, fewer were not asked; surrogate: from the loads of the
+replays that were made; none: no count is known to keep it."""
 
 
 class OptionNeed(msgspec.Struct, kw_only=True):
