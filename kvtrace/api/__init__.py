@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kvtrace.api.describequery import QueryDescription
     from kvtrace.api.explain_names import names_to_explain
     from kvtrace.api.explaining import Explained, explain
+    from kvtrace.api.fleet_drafts import Drafted, init
     from kvtrace.api.gates import GateOutcome, check_gates, judge_gates
     from kvtrace.api.hardware_sheets import HardwareListing, HardwareSheet, hardware
     from kvtrace.api.ledgers import LedgerOutcome, ledger
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Audit",
     "Compared",
+    "Drafted",
     "Explained",
     "FormatListing",
     "GateOutcome",
@@ -85,6 +87,7 @@ __all__ = [
     "hardware",
     "has_query",
     "ingest",
+    "init",
     "is_dataset",
     "judge_gates",
     "ledger",
@@ -114,6 +117,7 @@ _NAMES: Final = {
     "describequery": ("QueryDescription",),
     "explain_names": ("names_to_explain",),
     "explaining": ("Explained", "explain"),
+    "fleet_drafts": ("Drafted", "init"),
     "gates": ("GateOutcome", "check_gates", "judge_gates"),
     "hardware_sheets": ("HardwareListing", "HardwareSheet", "hardware"),
     "ledgers": ("LedgerOutcome", "ledger"),

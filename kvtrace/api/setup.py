@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from kvtrace.audit.inputs import HARMLESS_SETTINGS, SettingValue
 from kvtrace.config import Setting, Settings, Value
@@ -34,6 +34,15 @@ _QUANTISED_WEIGHTS: Final = ("fp8", "awq", "gptq", "int8", "mxfp4", "nvfp4")
 Told = Mapping[str, str | int | float]
 
 
+class Sourced(Protocol):
+    """A manifest, or the data of a record: what knows its sources."""
+
+    @property
+    def sources(self) -> Sequence[SourceEntry]:
+        """One a format and model."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """The model that everything is priced with, and where each part of it came from."""
@@ -55,14 +64,14 @@ def check_names(settings: Settings) -> None:
             load(value)
 
 
-def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deployment, Settings]:
+def choose_deployment(settings: Settings, manifest: Sourced) -> tuple[Deployment, Settings]:
     """The deployment, and the settings with what the logs said filled in.
 
     Raises:
         UsageError: a name that the user gave is not known.
         ModelError: the weights do not fit the GPUs.
     """
-    told = _told_by_logs(manifest)
+    told = told_by_logs(manifest)
     llm = _named(settings["llm"], told.get("llm"), _llm_name, DEFAULT_LLM)
     hardware = _named(settings["hardware"], told.get("gpu"), _gpu_name, DEFAULT_HARDWARE)
     is_as_logged = _llm_name(str(told.get("llm", ""))) == _llm_name(str(llm.value))
@@ -82,7 +91,7 @@ def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deploymen
         weight_dtype=None if weights.is_default else str(weights.value),
         kv_dtype=None if kv.is_default else str(kv.value),
         provider=str(settings["cost_provider"].value),
-        pp=_rank_count(file, "pp") or _positive(engine.get("pipeline_parallel")) or 1,
+        pp=_pipeline_stages(file, engine) or 1,
         dp=_rank_count(file, "dp") or 1,
         ep=_rank_count(file, "ep"),
     )
@@ -106,7 +115,7 @@ def choose_deployment(settings: Settings, manifest: Manifest) -> tuple[Deploymen
 
 
 def choose_fleet(
-    settings: Settings, deployment: Deployment, trace: RequestTrace | None, manifest: Manifest
+    settings: Settings, deployment: Deployment, trace: RequestTrace | None, manifest: Sourced
 ) -> Setup:
     """The fleet: instances as stated, else as the logs show, else sized for the peak hour.
 
@@ -115,7 +124,7 @@ def choose_fleet(
     """
     file = fleet_file(settings)
     stated = _from_file(settings["instances"], file, "instances.count")
-    instances = _first_stated(stated, _told_by_logs(manifest).get("engines"))
+    instances = _first_stated(stated, told_by_logs(manifest).get("engines"))
     if instances.value is None:
         sized = 1 if trace is None else _sized(trace, deployment)
         instances = Setting("instances", sized, "default")
@@ -149,6 +158,13 @@ def _from_file(setting: Setting, file: FleetFile | None, key: str) -> Setting:
         return setting
     origins = {"stated": file.path.name, "logs": FROM_LOGS, "unconfirmed": "default"}
     return Setting(setting.name, value, origins[file.standing(key) or "stated"])
+
+
+def _pipeline_stages(file: FleetFile | None, engine: Told) -> int | None:
+    """As the fleet file states; what nobody confirmed there yields to the logs."""
+    stated, told = _rank_count(file, "pp"), _positive(engine.get("pipeline_parallel"))
+    is_open = file is not None and file.standing("instances.pp") == "unconfirmed"
+    return told or stated if is_open else stated or told
 
 
 def _rank_count(file: FleetFile | None, name: str) -> int | None:
@@ -189,7 +205,7 @@ def _file_name(value: Value) -> Value:
     return value
 
 
-def _told_by_logs(manifest: Manifest) -> dict[str, str | int | float]:
+def told_by_logs(manifest: Sourced) -> dict[str, str | int | float]:
     """Engine facts over all sources, the headline's first."""
     told: dict[str, str | int | float] = {}
     for source in sorted(manifest.sources, key=_role):

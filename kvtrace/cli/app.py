@@ -21,6 +21,7 @@ from kvtrace.cli import (
     formats,
     hardware,
     ingest,
+    init,
     ledger,
     llm,
     policies,
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 app.command("analyze", short_help="From logs to a verdict in HTML.")(analyze.analyze)
 app.command("ingest", short_help="From logs to a dataset of Parquet tables.")(ingest.ingest)
+app.command("init", short_help="A fleet file: guessed from logs, the rest asked.")(init.init)
 app.command("query", short_help="List, show and run the queries of the catalogue.")(query.query)
 app.command("replay", short_help="What each option would have done, hit by hit.")(replay.replay)
 app.command("policies", short_help="Eviction policies against what any cache could do.")(

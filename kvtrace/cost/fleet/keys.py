@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+from kvtrace.cost.evidence import price
 from kvtrace.cost.fleet.fleet import ContractKind, Purchase, Sharing
 from kvtrace.cost.fleet.prices import price_names
 
@@ -22,6 +23,8 @@ class Key:
     meaning: str
     words: tuple[str, ...] = ()
     """What a `word` may be."""
+    example: str = ""
+    """As it would stand in a file, where no value is assumed."""
 
     @property
     def section(self) -> str:
@@ -52,9 +55,9 @@ _STATED: Final = (
     Key("instances.tp", "whole", "tensor-parallel ranks of an instance"),
     Key("instances.pp", "whole", "pipeline stages of an instance"),
     Key("instances.dp", "whole", "groups of an instance whose attention is data-parallel"),
-    Key("instances.ep", "whole", "ranks that whole experts are spread over"),
-    Key("instances.dram_free", "bytes", "DRAM free for KV, an instance"),
-    Key("instances.nvme_free", "bytes", "NVMe free for KV, an instance"),
+    Key("instances.ep", "whole", "ranks that whole experts are spread over", example="8"),
+    Key("instances.dram_free", "bytes", "DRAM free for KV, an instance", example='"1TiB"'),
+    Key("instances.nvme_free", "bytes", "NVMe free for KV, an instance", example='"7TB"'),
     Key("gpu_nodes.gpus", "whole", "GPUs a node"),
     Key("gpu_nodes.dram_free", "bytes", "DRAM free for KV, a node"),
     Key("gpu_nodes.nvme_free", "bytes", "NVMe free for KV, a node"),
@@ -65,12 +68,22 @@ _STATED: Final = (
     Key("network.storage_ports", "number", "ports of the front end, for storage, a node"),
     Key("network.storage_port_rate", "rate", "line rate of one of them"),
     Key("network.storage_kv_share", "share", "share of them that KV may use"),
-    Key("network.usable_rate", "rate", "usable RDMA rate for KV, a node, as measured"),
+    Key(
+        "network.usable_rate",
+        "rate",
+        "usable RDMA rate for KV, a node, as measured",
+        example='"170GB/s"',
+    ),
     Key("pool.nodes", "number", "nodes of the pool"),
     Key("pool.dram", "bytes", "DRAM of all pool nodes together"),
     Key("pool.ports_per_node", "number", "ports of a pool node"),
     Key("pool.port_rate", "rate", "line rate of one of them"),
-    Key("pool.port_usable_rate", "rate", "usable rate of one of them, as measured"),
+    Key(
+        "pool.port_usable_rate",
+        "rate",
+        "usable rate of one of them, as measured",
+        example='"43GB/s"',
+    ),
     Key(
         "pool.purchase",
         "word",
@@ -85,7 +98,7 @@ _STATED: Final = (
         "owned: bought; reserved: paid until a date; elastic: given back by the hour",
         get_args(ContractKind),
     ),
-    Key("gpu_contract.until", "date", "last day of a reserved contract"),
+    Key("gpu_contract.until", "date", "last day of a reserved contract", example="2027-06-30"),
     Key("releases.days_between", "number", "days between releases that make all KV invalid"),
     Key("redundancy.spare_instances", "number", "instances beyond what the load needs"),
     Key("redundancy.spare_pool_nodes", "number", "pool nodes that may fail"),
@@ -95,12 +108,22 @@ _STATED: Final = (
         "within which circle requests may use each other's KV",
         get_args(Sharing),
     ),
-    Key("slo.ttft", "duration", "time to first token, the part of every request"),
-    Key("slo.ttft_per_1k_tokens", "duration", "more for every 1 000 prompt tokens"),
-    Key("slo.tpot", "duration", "time an output token"),
-    Key("slo.e2e", "duration", "arrival to last token"),
-    Key("slo.share", "share", "share of the requests that must be within"),
-    Key("load.peak_factor", "number", "busiest hour of a busy day over that of the log"),
+    Key("slo.ttft", "duration", "time to first token, the part of every request", example='"2s"'),
+    Key(
+        "slo.ttft_per_1k_tokens",
+        "duration",
+        "more for every 1 000 prompt tokens",
+        example='"100ms"',
+    ),
+    Key("slo.tpot", "duration", "time an output token", example='"50ms"'),
+    Key("slo.e2e", "duration", "arrival to last token", example='"60s"'),
+    Key("slo.share", "share", "share of the requests that must be within", example="0.99"),
+    Key(
+        "load.peak_factor",
+        "number",
+        "busiest hour of a busy day over that of the log",
+        example="1.5",
+    ),
     Key("prices.gpu_usd_per_hour", "number", "USD a GPU-hour"),
     Key("prices.nic_usd_per_port", "number", "USD a network port, of any rate"),
 )
@@ -131,5 +154,5 @@ FLAT_PRICES: Final = (
 
 def fleet_keys() -> dict[str, Key]:
     """All keys by their paths; prices are those of data/prices.toml."""
-    prices = (Key(f"prices.{name}", "number", "") for name in price_names())
+    prices = (Key(f"prices.{name}", "number", price(name).title) for name in price_names())
     return {key.path: key for key in (*_STATED, *prices)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
@@ -76,7 +77,12 @@ def _whole(stated: Mapping[str, Stated], key: str) -> int | None:
 
 
 def _given(base: Constant, stated: Stated, path: Path) -> Constant:
-    """As stated; a line that nobody confirmed stays an estimate, with the range of its base."""
+    """As stated; a line that nobody confirmed stays an estimate, with the range of its base.
+
+    One that says what would be assumed anyway changes nothing.
+    """
+    if _says_nothing(base.value, stated):
+        return base
     kind, source = _evidence(stated, path)
     given = replace(base.given(stated.amount, source=source), kind=kind, as_of="")
     if stated.low is not None or stated.high is not None:
@@ -85,6 +91,13 @@ def _given(base: Constant, stated: Stated, path: Path) -> Constant:
     if kind == "assumed" and is_inside:
         return replace(given, low=base.low, high=base.high)
     return given
+
+
+def _says_nothing(base: float, stated: Stated) -> bool:
+    """A line that nobody confirmed, with the value that holds without it."""
+    is_plain = stated.low is None and stated.high is None
+    is_open = stated.standing == "unconfirmed" and is_plain
+    return is_open and math.isclose(base, stated.amount, rel_tol=1e-9)
 
 
 def _evidence(stated: Stated, path: Path) -> tuple[EvidenceKind, str]:
@@ -118,7 +131,8 @@ def _with_network(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Fle
     changed = replace(changed, is_built=built)
     rate = fleet.node_network_bytes_per_s
     compute = [key for key in _OF_NETWORK if "compute" in key and key in stated]
-    if compute:
+    is_changed = changed.compute_bytes_per_s != network.compute_bytes_per_s
+    if compute and (is_changed or any(changes[_OF_NETWORK[k]].kind == "given" for k in compute)):
         kind, source = _evidence(stated[compute[0]], path)
         factor = changed.compute_bytes_per_s / network.compute_bytes_per_s
         rate = replace(rate.scaled(factor), kind=kind, source=f"from the ports of {source}")
@@ -147,6 +161,8 @@ def _answer(base: Answer[T], stated: Stated | None, path: Path) -> Answer[T]:
 def _with_port(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Fleet:
     """The line rate of a pool port sets its usable rate, unless that is stated, and its price."""
     line, usable = stated.get("pool.port_rate"), stated.get("pool.port_usable_rate")
+    if line is not None and _says_nothing(fleet.pool_port_line_bytes_per_s, line):
+        line = None
     if line is None:
         if usable is None:
             return fleet
@@ -166,7 +182,9 @@ def _with_prices(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Flee
     for name in price_names():
         key = f"prices.{name}"
         if key in stated:
-            prices = prices.with_stated(_given(prices[name], stated[key], path))
+            base = prices[name]
+            given = _given(base, stated[key], path)
+            prices = prices if given is base else prices.with_stated(given)
         elif name in NIC_PRICES and "prices.nic_usd_per_port" in stated:
             of_any = stated["prices.nic_usd_per_port"]
             prices = prices.with_stated(_given(prices[name], of_any, path))
