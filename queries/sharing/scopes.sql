@@ -1,12 +1,12 @@
 -- name: sharing/scopes
 -- question: How much reuse is left, and what does the rest cost a month, if a cache is shared by all, within a tenant, a user or a conversation?
 -- grain: one row per scope
--- params: kv_bytes_per_token DOUBLE = null, usd_per_reused_token DOUBLE = null, windows_per_month DOUBLE = null
+-- params: keyed_by VARCHAR = null, kv_bytes_per_token DOUBLE = null, usd_per_reused_token DOUBLE = null, windows_per_month DOUBLE = null
 -- reads: requests, reuse, continuations
 -- order: place
 -- note: unlimited caches: what a scope loses is lost whatever the size; copies that isolation makes take room on top (held_tokens), which a finite cache loses hits to.
 -- note: each scope is judged on the requests whose group is known, against what the same requests could reuse of anybody's; where no request names its group every figure is null, never zero.
--- note: a dataset keeps one key of a tenant or user for each request, as the log names it; the row of users is unknown until a dataset keeps both. Conversations are those of `continuations`.
+-- note: a dataset keeps one key of a tenant or user for each request, as the log names it: keyed_by says which of the two (null: tenant), and the other row is unknown. Conversations are those of `continuations`.
 -- note: money needs usd_per_reused_token (USD of the GPU time that one reused token frees) and windows_per_month (how often this trace fits into a month); it counts GPU time by the second, before rounding to whole instances.
 with per_request as (   -- one row per ok headline request with blocks
     select
@@ -22,7 +22,11 @@ with per_request as (   -- one row per ok headline request with blocks
 owned_requests as (   -- one row per scope and request whose group is known
     select 'global' as scope, request_key, prompt_tokens, 0::hugeint as owner from per_request
     union all
-    select 'tenant', request_key, prompt_tokens, tenant_key::hugeint
+    select
+        coalesce(getvariable('keyed_by')::varchar, 'tenant'),
+        request_key,
+        prompt_tokens,
+        tenant_key::hugeint
     from per_request
     where tenant_key is not null
     union all

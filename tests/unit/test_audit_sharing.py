@@ -96,3 +96,12 @@ def test_tenants_that_share_nothing_are_told_that_a_salt_is_free() -> None:
 @pytest.mark.parametrize("groups", [None, 1])
 def test_one_tenant_or_an_unknown_one_is_no_finding(groups: int | None) -> None:
     assert finding_of(rows(groups=groups)) is None
+
+
+def test_users_on_one_cache_are_named_as_users() -> None:
+    [whole, tenant, user] = rows().frame.to_dicts()
+    swapped = [whole, {**user, "scope": "tenant"}, {**tenant, "scope": "user"}]
+    found = finding_of(query(swapped))
+    assert found is not None
+    assert found.message.startswith("3 users (named by 90 of 100 requests)")
+    assert found.evidence[0].unit == "users"

@@ -11,8 +11,9 @@ from kvtrace.audit.verdict.words import percent
 
 
 def shared_cache_leaks_timing(evidence: Evidence) -> Hit | None:
-    """Two tenants and more on caches that do not tell them apart."""
-    scope = next((one for one in evidence.sharing if one.scope == "tenant"), None)
+    """Two tenants (or users) and more on caches that do not tell them apart."""
+    named = (one for one in evidence.sharing if one.scope in ("tenant", "user") and one.groups)
+    scope = next(named, None)
     if scope is None or (scope.groups or 0) < TENANTS_ON_ONE_CACHE.value:
         return None
     lost = scope.lost_tokens or 0
@@ -25,19 +26,20 @@ def shared_cache_leaks_timing(evidence: Evidence) -> Hit | None:
 
 
 def _message(scope: SharingScope, lost: int) -> str:
+    who = scope.scope
     known = f"{scope.known_requests:,} of {scope.requests:,} requests"
     if not lost:
         return (
-            f"{scope.groups:,} tenants (named by {known}) share no token in this trace, so that a "
+            f"{scope.groups:,} {who}s (named by {known}) share no token in this trace, so that a "
             "salt for each costs no reuse; without one, any of them can guess a prefix of another "
             "and read from its TTFT whether it is cached"
         )
     return (
-        f"{scope.groups:,} tenants (named by {known}): {lost:,} reusable tokens "
+        f"{scope.groups:,} {who}s (named by {known}): {lost:,} reusable tokens "
         f"({percent(scope.lost_ratio_tokens or 0.0)} of theirs), in "
-        f"{scope.reaching_requests or 0:,} requests, were held only by another tenant's requests "
-        "before. Where caches do not tell tenants apart these hits are faster, which shows one "
-        "tenant by its TTFT what another has sent. A salt for each tenant gives up this reuse"
+        f"{scope.reaching_requests or 0:,} requests, were held only by another {who}'s requests "
+        f"before. Where caches do not tell {who}s apart these hits are faster, which shows one "
+        f"{who} by its TTFT what another has sent. A salt for each {who} gives up this reuse"
         f"{_price(scope.isolation)}"
     )
 
@@ -49,9 +51,10 @@ def _price(isolation: Quantity | None) -> str:
 
 
 def _evidence(scope: SharingScope) -> tuple[Quantity, ...]:
+    who = scope.scope
     told = known_only(
-        measured("tenants", scope.groups, "tenants", SCOPES_QUERY),
-        measured("cross_tenant_reusable_tokens", scope.lost_tokens, "tokens", SCOPES_QUERY),
-        measured("cross_tenant_requests", scope.reaching_requests, "requests", SCOPES_QUERY),
+        measured(f"{who}s", scope.groups, f"{who}s", SCOPES_QUERY),
+        measured(f"cross_{who}_reusable_tokens", scope.lost_tokens, "tokens", SCOPES_QUERY),
+        measured(f"cross_{who}_requests", scope.reaching_requests, "requests", SCOPES_QUERY),
     )
     return told if scope.isolation is None else (*told, scope.isolation)

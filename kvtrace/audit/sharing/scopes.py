@@ -21,9 +21,9 @@ _UNKNOWN: Final[Mapping[str, tuple[str, str]]] = {
         '`--mapping` at the field: `tenant = "FIELD"`',
     ),
     "user": (
-        "a dataset keeps one key of a tenant or user for each request: where the log names both, "
-        "the tenant",
-        "read the same log once more with the user as its tenant: `--mapping FILE` with "
+        "a dataset keeps one key of a tenant or user for each request, and this log names no user "
+        "in it",
+        "read the log once more with the user as that key: `--mapping FILE` with "
         '`tenant = "user"` (OpenAI-compatible servers: the `user` or `safety_identifier` of a '
         "request)",
     ),
