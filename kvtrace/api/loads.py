@@ -26,6 +26,8 @@ class Loaded:
 
     arrivals: Arrivals
     refused_requests: int
+    requests: int
+    """Of the load, before a busiest hour is cut out of it."""
 
 
 def by_conversation(trace: RequestTrace, dataset: Dataset) -> RequestTrace:
@@ -94,9 +96,10 @@ def apply_load(
     else:
         windowed = WindowedTrace(spread_arrivals(trace, seed), 0)
     if not load.closed_loop:
-        return Loaded(Arrivals(windowed), refused)
+        return Loaded(Arrivals(windowed), refused, trace.requests)
     known = None if e2e_s is None else dict(zip(whole.request_key.tolist(), e2e_s, strict=True))
-    return Loaded(Arrivals(windowed, _think_s(windowed.trace, logged, load, known)), refused)
+    thinking = Arrivals(windowed, _think_s(windowed.trace, logged, load, known))
+    return Loaded(thinking, refused, trace.requests)
 
 
 def _think_s(

@@ -18,7 +18,6 @@ from kvtrace.audit.record import Finding
 from kvtrace.exec.progress import Progress
 from kvtrace.replay.presets import with_arbiter
 from kvtrace.replay.scenario import Scenario
-from kvtrace.scenarios.document import OPTIONS
 from kvtrace.scenarios.load import Load
 
 
@@ -34,19 +33,14 @@ def find_losses(
     """By run: reuse that costs more time than it saves.
 
     A scenario of which many loads lose time is replayed twice more, without its shared tiers (all
-    below HBM where none is shared) and with an arbiter. Options are left to the audit, which
-    weighs them against each other.
+    below HBM where none is shared) and with an arbiter.
     """
     told = [Run.of(row) for row in ask(frames, [SUMMARY])[SUMMARY]]
-    suspects = [
-        place
-        for place, (one, run) in enumerate(zip(ready, told, strict=True))
-        if run.is_suspect and one.case.document.name not in OPTIONS
-    ]
+    suspects = [place for place, run in enumerate(told) if run.is_suspect]
     trials = [
         replace(ready[place], scenario=scenario)
         for place in suspects
-        for scenario in _trials(ready[place].scenario)
+        for scenario in trials_of(ready[place].scenario)
     ]
     if not trials:
         return {}
@@ -58,27 +52,28 @@ def find_losses(
     rows = iter(Run.of(row) for row in tried)
     found: dict[int, Finding] = {}
     for place in suspects:
-        tried_here = [next(rows) for _ in _trials(ready[place].scenario)]
+        tried_here = [next(rows) for _ in trials_of(ready[place].scenario)]
         finding = judge(_trial(runs[place], told[place], tried_here))
         if finding is not None:
             found[place] = finding
     return found
 
 
-def _trials(scenario: Scenario) -> list[Scenario]:
+def trials_of(scenario: Scenario) -> list[Scenario]:
     """Without the tiers that are in question; with an arbiter, where that changes anything."""
-    kept = tuple(tier for tier in scenario.tiers if tier.tier_id not in _in_question(scenario))
+    kept = tuple(tier for tier in scenario.tiers if tier.tier_id not in in_question(scenario))
     bare = replace(scenario, tiers=kept)
     return [bare, with_arbiter(scenario)] if scenario.load_decision != "arbiter" else [bare]
 
 
-def _in_question(scenario: Scenario) -> tuple[str, ...]:
+def in_question(scenario: Scenario) -> tuple[str, ...]:
+    """The tiers that a trial leaves out: the shared ones, else all below HBM."""
     shared = tuple(tier.tier_id for tier in scenario.tiers if tier.scope == "shared")
     return shared or tuple(tier.tier_id for tier in scenario.tiers)
 
 
 def _trial(run: Replayed, told: Run, tried: Sequence[Run]) -> Trial:
-    tiers = _in_question(run.result.scenario)
+    tiers = in_question(run.result.scenario)
     advised = {
         str(one["tier"]): one["recommended_tokens"] for one in threshold_documents(run.result)
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kvtrace.api.query_results import QueryTable, to_json
+from kvtrace.api.replay_windows import ReplayedWindow
 from kvtrace.audit.record import Finding, Option
 from kvtrace.query.catalog import QueryResult
 from kvtrace.report.text.replay import finding_lines, threshold_lines
@@ -29,6 +30,8 @@ class ReplayOutcome:
     """What the queries say of every scenario, options among them, and the engine's wall time."""
     findings: dict[str, Finding] = field(default_factory=dict)
     """By scenario: where reuse costs more time than it saves."""
+    windows: tuple[ReplayedWindow, ...] = ()
+    """By load: which requests were replayed."""
 
     def to_json(self) -> str:
         """The options as an audit has them, and all scenarios as the queries give them."""
@@ -39,6 +42,7 @@ class ReplayOutcome:
                 "served_by": self.served_by,
                 "options": self.documents,
                 "scenarios": self.scenarios,
+                "windows": [one.document() for one in self.windows],
                 "findings": [
                     {**msgspec.to_builtins(finding), "scenario": scenario}
                     for scenario, finding in self.findings.items()
@@ -66,17 +70,13 @@ class ReplayOutcome:
             for option in self.options
         ]
         served = " · ".join(f"{name} {value}" for name, value in self.served_by.items())
-        replayed = f"{self.requests:,} requests replayed on: {served}"
-        table = text_table(header, rows)
-        return [replayed, *self._refused(), table, *threshold_lines(self.scenarios)]
+        return [f"replayed on: {served}", *self._around(text_table(header, rows))]
 
-    def _refused(self) -> list[str]:
-        """What was left out of all scenarios of a load alike; nothing where nothing was."""
-        counts = {int(str(one["refused_requests"])) for one in self.scenarios}
-        return [
-            f"{count:,} requests are left out: not every scenario has an instance that holds them"
-            for count in sorted(counts - {0})
-        ]
+    def _around(self, table: str) -> list[str]:
+        """The table between what was replayed and what was found."""
+        above = [line for one in self.windows for line in one.lines()]
+        below = [*finding_lines([*self.findings.values()]), *threshold_lines(self.scenarios)]
+        return [*above, table, *below]
 
     def _scenario_summary(self) -> list[str]:
         header = ("scenario (modelled)", "requests", "hit tokens", "TTFT mean s", "p50", "p99",
@@ -96,9 +96,7 @@ class ReplayOutcome:
         ]
         served = " · ".join(f"{name} {value}" for name, value in self.served_by.items())
         loads = [f"{one['scenario']}: {one['load']}" for one in self.scenarios if one["load"]]
-        table = text_table(header, rows)
-        below = [*finding_lines([*self.findings.values()]), *threshold_lines(self.scenarios)]
-        return [f"replayed on: {served}", *loads, *self._refused(), table, *below]
+        return [f"replayed on: {served}", *loads, *self._around(text_table(header, rows))]
 
 
 def _figure(figures: object, name: str) -> object:
@@ -119,6 +117,10 @@ class SweepOutcome:
     """Of `replay/sweep`."""
     wall_s: dict[int, float]
     """Seconds of the engine by run; runs that were known before have none."""
+    windows: tuple[ReplayedWindow, ...] = ()
+    """By load: which requests were replayed."""
+    findings: dict[int, Finding] = field(default_factory=dict)
+    """By run: where reuse costs more time than it saves."""
 
     def to_json(self) -> str:
         """The runs with all figures; the engine's wall time where it ran now."""
@@ -126,13 +128,25 @@ class SweepOutcome:
             {**row, "engine_wall_s": self.wall_s.get(int(str(row["run"])))}
             for row in QueryTable("replay/sweep", self.result).rows()
         ]
-        return to_json({"schema_version": 1, "runs": runs})
+        return to_json(
+            {
+                "schema_version": 1,
+                "runs": runs,
+                "windows": [one.document() for one in self.windows],
+                "findings": [
+                    {**msgspec.to_builtins(finding), "run": run}
+                    for run, finding in self.findings.items()
+                ],
+            }
+        )
 
     def summary(self) -> list[str]:
         """A table for people; all figures are modelled."""
         shown = ("scenario", "changes", "hit_ratio_tokens", "ttft_mean_s", "ttft_mean_ratio",
                  "ttft_p90_s", "tpot_mean_s", "net_negative_requests", "is_overloaded")  # fmt: skip
-        return [QueryTable("replay/sweep", self.result).brief_text(shown)]
+        above = [line for one in self.windows for line in one.lines()]
+        table = QueryTable("replay/sweep", self.result).brief_text(shown)
+        return [*above, table, *finding_lines([*self.findings.values()])]
 
 
 def _rounded(value: float | None) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,12 +20,13 @@ from kvtrace.api.opened import (
 )
 from kvtrace.api.replay_findings import find_losses
 from kvtrace.api.replay_outcomes import ReplayOutcome, SweepOutcome
-from kvtrace.api.replay_runs import Bench, Ready, load_all, make_ready, replay_all
+from kvtrace.api.replay_runs import Bench, load_all, make_ready, replay_all
+from kvtrace.api.replay_sweeps import SweepRuns
 from kvtrace.api.replay_tables import SUMMARY, Replayed, ask, frames_of, write_runs, write_sweep
 from kvtrace.api.replay_thresholds import threshold_documents
+from kvtrace.api.replay_windows import windows_of
 from kvtrace.api.replays import is_routed_alone
 from kvtrace.api.setup import check_names
-from kvtrace.api.sweep_store import KEPT, SweepStore, content_of
 from kvtrace.api.traceout import TraceWindow, write_trace
 from kvtrace.audit.options.table import build_options
 from kvtrace.audit.record import Finding, Option
@@ -125,7 +126,8 @@ def replay(
     write_runs(bench.dataset, frames)
     if asked.trace_out is not None:
         write_trace(asked.trace_out, frames, asked.window)
-    return _outcome(runs, frames, found, is_of_options=asked.is_of_options)
+    outcome = _outcome(runs, frames, found, is_of_options=asked.is_of_options)
+    return replace(outcome, windows=windows_of(loads))
 
 
 def sweep(
@@ -153,13 +155,16 @@ def sweep(
     parsed = [parse_axis(text) for text in axes]
     cases = expand(_possible(bench, asked), parsed, one_at_a_time=one_at_a_time)
     ready = make_ready(bench, cases, asked.load)
+    loads = load_all(bench, ready)
+    runs = SweepRuns(bench, ready, loads, watch, workers=workers)
     watch.start("sweep")
-    rows, wall_s = _swept(bench, ready, watch, workers=workers)
+    rows, wall_s = runs.rows()
     watch.finish(f"{len(rows)} replays, {len(rows) - len(wall_s)} of them known before")
+    found = runs.findings(rows)
     written = write_sweep(bench.dataset, rows)
     with written.session() as session:
         result = load_catalog().run(session, "replay/sweep")
-    return SweepOutcome(result, wall_s)
+    return SweepOutcome(result, wall_s, windows_of(loads), found)
 
 
 def _bench(dataset: Path | str, settings: Settings | None) -> Bench:
@@ -183,41 +188,6 @@ def _possible(bench: Bench, asked: ReplayAsk) -> list[Document]:
     if bench.whole.distinct_blocks or not asked.is_of_options:
         return documents
     return [load_scenario("recompute")]
-
-
-def _swept(
-    bench: Bench, ready: Sequence[Ready], watch: Progress, *, workers: int | None
-) -> tuple[list[dict[str, object]], dict[int, float]]:
-    """(the rows of `replay_sweep`, seconds of the engine by run that was replayed now)."""
-    room = min((one.room_tokens for one in ready), default=0.0)
-    contents = [content_of(bench, one, room) for one in ready]
-    store = SweepStore(bench.dataset)
-    known = {content: store.read(content) for content in dict.fromkeys(contents)}
-    places = {content: contents.index(content) for content, row in known.items() if row is None}
-    todo = [ready[place] for place in places.values()]
-    names = list(places)
-    loads = load_all(bench, ready) if todo else {}
-    catalog, wall_s = load_catalog(), {}
-    with closing(replay_all(todo, loads, watch, workers=workers)) as outcomes:
-        for place, run in outcomes:
-            summary = ask(frames_of([run]), [SUMMARY], catalog)[SUMMARY][0]
-            row = {name: summary[name] for name in KEPT}
-            store.write(names[place], row)
-            known[names[place]] = row
-            wall_s[places[names[place]]] = run.wall_s
-    rows = []
-    for run_number, (one, content) in enumerate(zip(ready, contents, strict=True)):
-        case = one.case
-        which = {
-            "run": run_number,
-            "scenario": case.document.name,
-            "axis": case.axis,
-            "value": case.value,
-            "changes": case.changes,
-            "content": content,
-        }
-        rows.append({**which, **(known[content] or {})})
-    return rows, wall_s
 
 
 def _outcome(

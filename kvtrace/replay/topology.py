@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
-from kvtrace.errors import ModelError
+from kvtrace.errors import UsageError
 from kvtrace.replay.blockmap import BlockMap
 from kvtrace.replay.blocks import AtomTable, LruCache
 from kvtrace.replay.caches import BlockCache, Clock
@@ -243,8 +243,20 @@ def check_scenario(scenario: Scenario) -> None:
     """Refuse a scenario that cannot be replayed.
 
     Raises:
-        ModelError: no instance, an unknown link, or a number that is no quantity.
+        UsageError: no instance, an unknown link, or a number that is no quantity.
     """
+    faults = scenario_faults(scenario)
+    if faults:
+        raise UsageError(
+            "KVT-R001",
+            f"scenario `{scenario.option_id}` cannot be replayed: {faults[0]}",
+            cause="\n".join(faults[1:]) or None,
+            hint="correct what the scenario states; docs/replay.md has the keys of files",
+        )
+
+
+def scenario_faults(scenario: Scenario) -> list[str]:
+    """What keeps a scenario from being replayed, a sentence each."""
     faults = [
         f"tier `{tier.tier_id}` crosses the unknown link `{link_id}`"
         for tier in scenario.tiers
@@ -264,12 +276,7 @@ def check_scenario(scenario: Scenario) -> None:
         for link in scenario.links.values()
         if not math.isfinite(link.bytes_per_s) or link.instances_per_link < 1
     ]
-    if faults:
-        raise ModelError(
-            "KVT-R001",
-            f"scenario `{scenario.option_id}` cannot be replayed: {faults[0]}",
-            cause="\n".join(faults[1:]) or None,
-        )
+    return faults
 
 
 def _tier_faults(tier: TierSpec) -> Iterator[str]:

@@ -12,9 +12,11 @@ from kvtrace.cost.fleet import Fleet, fleet_of
 from kvtrace.cost.hardware import HardwareProfile
 from kvtrace.cost.hardware_file.read import profile_of
 from kvtrace.cost.profiles import load_hardware
+from kvtrace.errors import UsageError
 from kvtrace.replay.engines import with_engine
 from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, Scenario, TierScope, TierSpec
+from kvtrace.scenarios.effects import check_effects, check_usable
 from kvtrace.scenarios.plan import Plan, TierPlan, find_tier
 from kvtrace.scenarios.routes import OPTION_OF_PATH, Route, find_route, route_of
 from kvtrace.scenarios.topology import Wired, wire
@@ -45,7 +47,10 @@ def hardware_of(plan: Plan, named: str) -> HardwareProfile:
         raise plan.reader.fault(
             "hardware", f"`{named}` is a file: name `gpu` here, or leave it out"
         )
-    return profile_of({"gpu": named, **base}, Path(plan.document.origin))
+    try:
+        return profile_of({"gpu": named, **base}, Path(plan.document.origin))
+    except UsageError as error:
+        raise plan.reader.relay("hardware", error) from error
 
 
 def fleet_with(plan: Plan, base: Fleet) -> Fleet:
@@ -55,7 +60,12 @@ def fleet_with(plan: Plan, base: Fleet) -> Fleet:
         UsageError: an unknown key or value.
     """
     stated = plan.fleet
-    return base if stated is None else fleet_of(stated, base, Path(plan.document.origin))
+    if stated is None:
+        return base
+    try:
+        return fleet_of(stated, base, Path(plan.document.origin))
+    except UsageError as error:
+        raise plan.reader.relay("fleet", error) from error
 
 
 def build_scenario(
@@ -95,7 +105,7 @@ def build_scenario(
         fields.setdefault("layers", deployment.llm.layers)
     if wired is not None and fields.get("prefill_instances") and wired.handoff is not None:
         fields.setdefault("handoff", wired.handoff)
-    return replace(
+    scenario = replace(
         base,
         option_id=plan.document.name,
         title=plan.title or (base.title if plan.document.name == plan.base else plan.document.name),
@@ -104,6 +114,9 @@ def build_scenario(
         links={name: links[name] for name in sorted(links)},
         **fields,  # type: ignore[arg-type]
     )
+    check_usable(plan, scenario)
+    check_effects(plan, scenario, deployment)
+    return scenario
 
 
 def _as_engine(
@@ -180,6 +193,13 @@ def _route(name: str, stated: TierPlan, known: TierSpec | None, serving: _Servin
     if stated.path is None and known is not None:
         return route_of(known, ())
     path = stated.path or _USUAL_PATH.get(name)
+    if path is None and (stated.read is None) != (stated.write is None):
+        there, absent = ("read", "write") if stated.write is None else ("write", "read")
+        raise stated.reader.fault(
+            there,
+            f"tier `{name}` states `{there}` and no `{absent}`",
+            hint=f"state `{absent}` too, or a `path` for both",
+        )
     if path is None:
         raise stated.reader.fault(
             None,

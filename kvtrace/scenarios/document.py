@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Final, TypeVar
@@ -38,6 +39,21 @@ class Document:
     """As a reader finds it: the file as given, or `shipped scenario poison`."""
     text: str
     table: Mapping[str, object]
+    prefix: tuple[str, ...] = ()
+    """Where `table` stands in `text`, if it is a part of it."""
+    swept: Mapping[str, str] = field(default_factory=dict)
+    """What a sweep set: the flag's text by the dotted place in the whole document."""
+
+    def place(self, path: Sequence[str]) -> Location:
+        """File and line of a key; of one that a sweep set, the flag that did."""
+        whole = (*self.prefix, *path)
+        shown = f"`{'.'.join(whole)}`" if path else None
+        for length in range(len(whole), 0, -1):
+            flag = self.swept.get(".".join(whole[:length]))
+            if flag is not None:
+                shown = f"set by `--sweep {flag}`"
+                break
+        return Location(self.origin, line=line_of(self.text, whole), detail=shown)
 
     def beside(self, name_or_file: str) -> str:
         """A file that the document names, relative to its own folder; any other name as it is."""
@@ -118,6 +134,18 @@ def _read(path: Path) -> Document:
         ) from error
 
 
+_QUOTED_KEY: Final = re.compile(r"`([A-Za-z0-9_.-]+)`")
+
+
+def _holds(table: object, key: Sequence[str]) -> bool:
+    """Whether the dotted key stands in the table."""
+    for part in key:
+        if not isinstance(table, Mapping) or part not in table:
+            return False
+        table = table[part]
+    return True
+
+
 class Reader:
     """One table of a document, with typed access."""
 
@@ -130,18 +158,26 @@ class Reader:
 
     def fault(self, key: str | None, cause: str, *, hint: str | None = None) -> UsageError:
         """An error that names the file, the line and the key."""
-        path = self.path if key is None else (*self.path, key)
+        return self.fault_at(() if key is None else (key,), cause, hint=hint)
+
+    def fault_at(self, below: Sequence[str], cause: str, *, hint: str | None = None) -> UsageError:
+        """The same of a key that stands so many tables below."""
         return UsageError(
             "KVT-N010",
             f"`{self.document.origin}` cannot be used",
-            where=Location(
-                self.document.origin,
-                line=line_of(self.document.text, path),
-                detail=f"`{'.'.join(path)}`" if path else None,
-            ),
+            where=self.document.place((*self.path, *below)),
             cause=cause,
             hint=hint or "docs/replay.md lists the keys, with examples",
         )
+
+    def relay(self, section: str, error: UsageError) -> UsageError:
+        """What another reader says of a table of this document, with the line of the key."""
+        said = " ".join(filter(None, (error.message, error.cause, str(error.where or ""))))
+        keys = [tuple(one.split(".")) for one in _QUOTED_KEY.findall(said)]
+        places = [(section, *key) for key in keys if _holds(self.table.get(section), key)]
+        path = max(places, key=len, default=(section,))
+        cause = error.message if error.cause is None else error.cause
+        return self.fault_at(path, cause, hint=error.hint)
 
     def check(self, allowed: Sequence[str]) -> None:
         """Refuse a key that is not allowed.

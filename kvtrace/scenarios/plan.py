@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from kvtrace.errors import UsageError
@@ -159,7 +159,12 @@ def _topology(top: Reader) -> Document | None:
     if isinstance(value, str):
         return load_topology(top.document.beside(value))
     document = top.document
-    return Document(f"{document.name} topology", document.origin, "", top.section("topology").table)
+    return replace(
+        document,
+        name=f"{document.name} topology",
+        table=top.section("topology").table,
+        prefix=("topology",),
+    )
 
 
 def _fields(top: Reader) -> dict[str, object]:

@@ -99,9 +99,12 @@ def expand(
 
 def _case(document: Document, settings: tuple[tuple[str, str], ...]) -> Case:
     table = deepcopy(dict(document.table))
+    swept: dict[str, str] = {}
     for key, value in settings:
-        _set(document, table, _place(document, table, key), _scalar(value))
-    return Case(replace(document, table=table), settings)
+        place = _place(document, table, key)
+        _set(document, table, place, _scalar(value))
+        swept[".".join(place)] = f"{key}={value}"
+    return Case(replace(document, table=table, swept=swept), settings)
 
 
 def _place(document: Document, table: Mapping[str, object], key: str) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def test_what_no_log_says_is_null_and_the_rest_unexplained() -> None:
     "said", [{"cached_tokens": 0}, {"cached_tokens": 90, "cached_device_tokens": 90}]
 )
 def test_nothing_cached_or_all_of_it_in_hbm_moves_nothing(said: dict[str, object]) -> None:
-    found = parts(pair(requests(timed(100)), requests(timed(60, **said))))
+    found = parts(pair(requests(timed(100)), requests(timed(60) | said)))
     assert (found["move_added"], found["compute_saved"]) == (0.0, 40.0)
 
 

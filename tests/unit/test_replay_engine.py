@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kvtrace.errors import ModelError
+from kvtrace.errors import UsageError
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import LinkSpec, Scenario, StageSpec, TierSpec
@@ -600,7 +600,7 @@ def test_a_tier_that_keeps_one_copy_holds_more() -> None:
     ],
 )
 def test_a_scenario_that_means_nothing_is_refused(changes: dict[str, object]) -> None:
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(UsageError) as caught:
         simulate(make_trace([Ask(0, "a")]), pool_scenario(**changes))
     assert caught.value.code == "KVT-R001"
 

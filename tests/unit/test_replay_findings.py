@@ -10,7 +10,7 @@ import pytest
 
 from kvtrace import api
 from kvtrace.audit.findings.net_negative_loads import Run, Trial, judge
-from kvtrace.config import resolve_settings
+from kvtrace.config import Settings, resolve_settings
 
 POISON = """
 llm = "Meta-Llama-3.1-70B"
@@ -76,6 +76,27 @@ def test_the_poison_is_red_with_its_numbers_and_its_remedy(tmp_path: Path) -> No
     assert [row["scenario"] for row in api.query(tmp_path / "out", "replay/summary").rows()] == [
         "ours"
     ]
+    _a_sweep_is_judged_alike(tmp_path / "out", asked, settings, finding["message"])
+
+
+def _a_sweep_is_judged_alike(
+    folder: Path, asked: api.ReplayAsk, settings: Settings, message: str
+) -> None:
+    """The same scenario as the start of a sweep has the same numbers; its cure has no finding."""
+    swept = api.sweep(
+        folder,
+        ["load_decision=never"],
+        asked=asked,
+        one_at_a_time=True,
+        workers=1,
+        settings=settings,
+    )
+    document = json.loads(swept.to_json())
+    (finding,) = document["findings"]
+    assert (finding["run"], finding["severity"], finding["message"]) == (0, "critical", message)
+    assert "!! critical" in "\n".join(swept.summary())
+    (window,) = document["windows"]
+    assert (window["requests"], window["is_busiest_hour"]) == (200, False)
 
 
 ALONE = Run(

@@ -15,9 +15,10 @@ from kvtrace.replay.engine import simulate
 from kvtrace.replay.engines import find_engine
 from kvtrace.replay.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, Scenario, StageSpec, TierSpec
-from kvtrace.scenarios.build import build_scenario, hardware_of
+from kvtrace.scenarios.build import build_scenario, fleet_with, hardware_of
 from kvtrace.scenarios.document import OPTIONS, load_scenario, shipped_scenarios
 from kvtrace.scenarios.plan import LINK_KEYS, SCENARIO_KEYS, TIER_KEYS, TOP_KEYS, read_plan
+from kvtrace.scenarios.sweeps import Axis, expand
 from kvtrace.scenarios.topology import wire
 from kvtrace.units import GIB
 from tests.conftest import REPO
@@ -279,3 +280,66 @@ def test_examples_of_the_docs_can_be_built() -> None:
             assert hardware_of(plan, "H100-SXM5").gpu.name == "H100-SXM5"
             built_of = build_scenario(plan, deployment(), fleet(), block_tokens=BLOCK_TOKENS)
             assert built_of.option_id == "ours"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ('\n\n[handoff]\nout_links = ["a"]\nin_links = ["a"]\nlatency = "1ms"', 3,
+         "no instance is for prefill alone"),
+        ("seed = 1\nload_threshold_tokens = 64", 2, "`load_decision` is `always`"),
+        ('overlap = "pipelined"', 1, "one chunk passes"),
+        ("load_chunk_tokens = 256", 1, "`overlap` is `serial`"),
+        ("tp = 4\nep = 2", 2, "no experts"),
+        ('base = "pool_dram_tcp"\nchain = ["pool"]\n[tier.host_dram]\ncapacity = "1TB"', 3,
+         "`chain` leaves it out"),
+    ],
+)  # fmt: skip
+def test_a_key_that_does_nothing_is_named_with_its_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(UsageError, match="cannot be used") as caught:
+        built(text)
+    assert caught.value.where is not None
+    assert caught.value.where.line == line
+    assert words in str(caught.value.cause)
+    # A sweep may set what gives it an effect: the start alone is no mistake then.
+    swept = replace(document(text), swept={"instances": "instances=4"})
+    build_scenario(read_plan(swept), deployment(), fleet(), block_tokens=BLOCK_TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ('base = "pool_dram_tcp"\n[hardware]\ngpu = "H100-SXM5"\n[hardware.rdma]\nrate = "4"', 5,
+         "no clear unit"),
+        ('[fleet]\ninstances = 2\npool_nodez = 3', 3, "`pool_nodes`"),
+        ('base = "pool_dram_tcp"\n\n[topology.node]\ngpus = 8\nuplink = "50"', 5, "no clear unit"),
+        ('\n\n[tier.pool2]\nread = [{ kind = "pull", links = ["a"] }]', 4,
+         "no `write`"),
+        ('base = "pool_dram_tcp"\n[tier.pool]\ninclusion = "exclusive"', 2, "exclusive"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_tables_of_other_readers_have_their_line(
+    text: str, line: int, words: str
+) -> None:
+    def used() -> Scenario:
+        plan = read_plan(document(text))
+        hardware_of(plan, "H100-SXM5")
+        stated = fleet_with(plan, fleet())
+        return build_scenario(plan, deployment(), stated, block_tokens=BLOCK_TOKENS)
+
+    with pytest.raises(UsageError) as caught:
+        used()
+    assert caught.value.code == "KVT-N010"
+    assert caught.value.where is not None
+    assert (caught.value.where.path, caught.value.where.line) == ("ours.toml", line)
+    assert words in str(caught.value.cause)
+
+
+def test_what_a_sweep_set_is_named_by_its_flag() -> None:
+    (case,) = expand(
+        [document('base = "pool_dram_tcp"')], [Axis("rdma.rate", ("4",))], one_at_a_time=False
+    )
+    with pytest.raises(UsageError) as caught:
+        hardware_of(read_plan(case.document), "H100-SXM5")
+    assert caught.value.where is not None
+    assert caught.value.where.detail == "set by `--sweep rdma.rate=4`"
