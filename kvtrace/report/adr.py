@@ -14,7 +14,9 @@ from kvtrace.report.about import given_inputs, served_by
 from kvtrace.report.format import format_value
 from kvtrace.report.markdown import markdown_list, markdown_table, markdown_text
 from kvtrace.report.option_table import binds_text
+from kvtrace.report.questions.part import Part
 from kvtrace.report.texts import Lang, Texts, load_texts
+from kvtrace.report.uncertainty import uncertainty_parts
 from kvtrace.report.view import quantity_view
 
 _MOST_OPEN: Final = 12
@@ -165,10 +167,26 @@ def _evidence(record: AuditRecord, texts: Texts) -> list[str]:
         "\n".join(markdown_list(verdict.reasons)),
         f"### {texts('verdict.numbers')}",
         "\n".join(markdown_list([_number(one, texts) for one in verdict.carrying_numbers])),
+        *_how_sure(record, texts),
         f"### {texts('adr.findings')}",
         *[_finding(one, texts) for one in record.findings],
         *([] if record.findings else [texts("finding.none")]),
     ]
+
+
+def _how_sure(record: AuditRecord, texts: Texts) -> list[str]:
+    """The chance, where the answer flips, and what is worth settling first."""
+    parts = uncertainty_parts(record, texts) if record.uncertainty is not None else ()
+    lines = [line for part in parts if part.missing is None for line in _lines(part)]
+    if not lines:
+        return []
+    return [f"### {texts('section.uncertainty.title')}", "\n".join(markdown_list(lines))]
+
+
+def _lines(part: Part) -> Iterator[str]:
+    yield from part.sentences
+    if part.id != "sure":
+        yield from part.points
 
 
 def _finding(finding: Finding, texts: Texts) -> str:

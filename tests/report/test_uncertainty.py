@@ -7,7 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from kvtrace.audit.gates.names import NUMBERS
 from kvtrace.audit.record import AuditRecord
+from kvtrace.report.adr import render_adr
 from kvtrace.report.console import render_console
 from kvtrace.report.html import render_html
 from kvtrace.report.texts import load_texts
@@ -102,3 +104,13 @@ def test_the_first_screen_has_the_chance_and_what_to_settle_first() -> None:
     (chance,) = (line for line in screen(sampled()) if line.startswith("chance"))
     assert "the pool pays in 75 % of 2,048 samples" in chance
     assert not any(line.startswith("chance") for line in screen(unsampled()))
+
+
+def test_a_gate_can_be_about_the_chance_and_a_record_of_a_decision_has_it() -> None:
+    known = NUMBERS["p_pays"](sampled())
+    assert (known.value, known.low, known.high) == (0.75, 0.73, 0.77)
+    assert "--depth full" in NUMBERS["p_pays"](unsampled()).why
+    text = render_adr(sampled(), lang="en")
+    assert EN("section.uncertainty.title") in text
+    assert "The pool pays in 75" in text
+    assert EN("section.uncertainty.title") not in render_adr(make_record(), lang="en")

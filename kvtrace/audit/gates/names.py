@@ -107,6 +107,15 @@ def _of_verdict_option(record: AuditRecord) -> Number:
     return _net_negative(found)
 
 
+def _chance(record: AuditRecord) -> Number:
+    """How often the weighed pool pays over all that is open; its interval is one standard error."""
+    known = record.uncertainty
+    if known is None or known.p_pays is None:
+        return Number(None, "ratio", why="what is open was not sampled: `--depth full` does")
+    error = known.p_pays_error or 0.0
+    return Number(known.p_pays, "ratio", known.p_pays - error, known.p_pays + error)
+
+
 def _unconfirmed(record: AuditRecord) -> Number:
     return Number(float(sum(not one.is_confirmed for one in record.assumptions)), "assumptions")
 
@@ -143,6 +152,7 @@ NUMBERS: Final[Mapping[str, Read]] = {
     },
     "findings": lambda record: Number(float(len(record.findings)), "findings"),
     "net_negative_share": _of_verdict_option,
+    "p_pays": _chance,
     "rejected_share": _rejected_share,
     "unconfirmed_assumptions": _unconfirmed,
 }
