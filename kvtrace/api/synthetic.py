@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from kvtrace.api.query_results import to_json
 from kvtrace.duckdb_session import Session
 from kvtrace.errors import UsageError
 from kvtrace.ingest.pipeline import ingest_paths
@@ -46,6 +47,15 @@ class Synthesised:
 
     paths: list[Path]
     notes: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """The files and the notes, for scripts."""
+        document = {
+            "schema_version": 1,
+            "paths": [str(path) for path in self.paths],
+            "notes": list(self.notes),
+        }
+        return to_json(document)
 
 
 def synthesise(

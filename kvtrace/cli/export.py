@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.errors import UsageError
 
 _FORMATS = "mooncake, aiperf, dynamo, kvcache-simulator, vidur or csv."
 
@@ -20,6 +21,9 @@ def export(
         Path | None,
         typer.Option("-o", "--output", help="File to write, .gz and .zst packed [stdout]."),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="What was written and left out, as JSON (needs -o).")
+    ] = False,
     quiet: opt.Quiet = False,
 ) -> None:
     """Write the requests of a dataset as a trace without names, ids or hashes.
@@ -34,6 +38,14 @@ def export(
     """
     from kvtrace import api
 
+    if as_json and output is None:
+        raise UsageError(
+            "KVT-U085",
+            "the trace itself goes to stdout, where `--json` would stand in it",
+            hint="name a file: `-o trace.jsonl`",
+        )
     done = api.export(dataset, to=to, output=output if output is not None else sys.stdout.buffer)
-    if not quiet:
+    if as_json:
+        typer.echo(done.to_json())
+    elif not quiet:
         typer.echo("\n".join(done.summary()), err=True)

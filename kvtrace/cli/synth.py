@@ -27,6 +27,7 @@ def synth(
     seed: Annotated[
         int | None, typer.Option(help="Same seed, same bytes [the profile's, else 7].", min=0)
     ] = None,
+    as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
     """Write synthetic traces and logs that tell one story, whatever their format.
@@ -60,6 +61,6 @@ def synth(
     done = api.synthesise(
         output, seed=seed, profile=profile, like=source, formats=formats or (), requests=requests
     )
-    typer.echo("\n".join(map(str, done.paths)))
-    if done.notes and not quiet:
+    typer.echo(done.to_json() if as_json else "\n".join(map(str, done.paths)))
+    if done.notes and not quiet and not as_json:
         typer.echo("\n".join(done.notes), err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -28,6 +29,20 @@ class Exported:
     notes: tuple[str, ...]
     try_it: str
     """How the tool reads it."""
+
+    def to_json(self) -> str:
+        """What was written and left out, for scripts."""
+        document = {
+            "schema_version": 1,
+            "target": self.target,
+            "path": None if self.path is None else str(self.path),
+            "requests": self.requests,
+            "block_size_tokens": self.block_size_tokens,
+            "left_out": dict(self.left_out),
+            "notes": list(self.notes),
+            "try_it": self.try_it,
+        }
+        return json.dumps(document, sort_keys=True, allow_nan=False, ensure_ascii=False, indent=1)
 
     def summary(self) -> list[str]:
         """What went out, what did not, and how to go on: for stderr."""

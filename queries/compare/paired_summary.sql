@@ -26,6 +26,7 @@ select
     sum(move_added_ns) / 1e6 / nullif(count(*), 0) as move_added_mean_ms,         -- ms: loads, on less off
     sum(queue_added_ns) / 1e6 / nullif(count(*), 0) as queue_added_mean_ms,       -- ms: queue, on less off
     sum(unexplained_ns) / 1e6 / nullif(count(*), 0) as unexplained_mean_ms,       -- ms: what the known parts leave
+    sum(prefill_change_ns) / 1e6 / nullif(count(*), 0) as prefill_change_mean_ms,   -- ms: first scheduled to first token, loads in it, on less off; no part of the sum
     count(compute_saved_ns)::bigint as compute_known_pairs,             -- requests: pairs that know the compute saved
     count(move_added_ns)::bigint as move_known_pairs,                   -- requests: pairs that know the move added
     count(queue_added_ns)::bigint as queue_known_pairs,                 -- requests: pairs that know both queues

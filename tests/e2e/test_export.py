@@ -82,6 +82,18 @@ def test_stdout_holds_the_trace_alone_and_quiet_is_quiet(kvtrace: Run, output: P
     assert len(done.stdout.splitlines()) == 1 + 1448
 
 
+def test_json_says_what_was_written_and_needs_a_file_of_its_own(
+    kvtrace: Run, output: Path, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.jsonl"
+    done = kvtrace("export", output, "--to", "mooncake", "-o", trace, "--json")
+    document = json.loads(done.stdout)
+    assert (document["requests"], document["path"]) == (1448, str(trace))
+    assert done.stderr == ""
+    mixed = kvtrace("export", output, "--to", "mooncake", "--json")
+    assert (mixed.returncode, mixed.stdout) == (2, "")
+
+
 def test_refusals_have_codes_and_a_way_on(kvtrace: Run, tmp_path: Path) -> None:
     done = kvtrace("ingest", SAMPLES / "request-metrics.jsonl", "-o", tmp_path)
     assert done.returncode == 0, done.stderr

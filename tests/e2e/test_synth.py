@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -84,6 +85,11 @@ def test_a_dataset_gives_a_profile_and_says_how_like_it_is(kvtrace: Run, tmp_pat
     assert again.returncode == 0, again.stderr
     traces = [(tmp_path / name / "mooncake.jsonl").read_bytes() for name in ("like", "again")]
     assert traces[0] == traces[1]
+
+
+def test_json_names_the_files(kvtrace: Run, tmp_path: Path) -> None:
+    done = kvtrace("synth", "-o", tmp_path, "--format", "azure", "--requests", "5", "--json")
+    assert json.loads(done.stdout)["paths"] == [str(tmp_path / "azure.csv")]
 
 
 def test_the_help_names_what_is_written_and_what_is_not(kvtrace: Run) -> None:

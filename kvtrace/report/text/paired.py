@@ -65,8 +65,10 @@ def _change(summary: Mapping[str, object]) -> Iterator[str]:
     for name, label, sign, known in _PARTS:
         of = f"known of {summary[known]:,} pairs"
         value = summary[name]
-        text = "not logged" if value is None else f"{sign} {_ms(value)}, {of}"
-        yield f"  {label:<14} {text}"
+        text = "not logged" if value is None else f"{_ms(value)}, {of}"
+        yield f"  {sign} {label:<14} {text}"
+    if summary["compute_saved_mean_ms"] is None and summary["prefill_change_mean_ms"] is not None:
+        yield f"  prefill with the loads in it changed by {_ms(summary['prefill_change_mean_ms'])}"
 
 
 def _spread(
@@ -80,10 +82,14 @@ def _spread(
         f"slower with the cache on, {summary['faster_requests']:,} faster"
     )
     ends = " to ".join(format_value(end, "s") or "unknown" for end in (median.low, median.high))
-    sign = "unknown: no TTFT differs" if p_value is None else f"p = {p_value:.2g}"
+    sign = (
+        "sign test: no TTFT differs"
+        if p_value is None
+        else f"sign test p = {p_value:.2g}, if pairs were independent"
+    )
     yield (
         f"median change {format_value(median.value, 's')} (95 %: {ends}, {median.resamples:,} "
-        f"resamples of blocks of {median.block:,}); sign test {sign}, if pairs were independent"
+        f"resamples of blocks of {median.block:,}); {sign}"
     )
 
 
