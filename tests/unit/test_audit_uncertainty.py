@@ -34,6 +34,7 @@ from kvtrace.audit.uncertainty.predictor import predict_figure
 from kvtrace.audit.uncertainty.prices import PriceModel
 from kvtrace.audit.uncertainty.quantiles import estimate, quantile
 from kvtrace.audit.uncertainty.record import Uncertainty
+from kvtrace.audit.uncertainty.resampled import Draws, reuse_spread
 from kvtrace.audit.uncertainty.sampled import sampled_uncertainty
 from kvtrace.audit.uncertainty.sampling import Model, draw_samples
 from kvtrace.audit.uncertainty.sessions import (
@@ -188,6 +189,9 @@ def test_a_quadratic_is_met_and_too_few_points_are_refused() -> None:
     assert found.terms == "squares"
     assert found.at(np.array([[0.5, 0.5]]))[0] == pytest.approx(3.0)
     assert left_out_error(found.left_out, values, 3.0) < 1e-9
+    # Beyond the points nothing is extrapolated.
+    edge = found.at(where.max(axis=0)[None, :])
+    assert found.at(np.array([[9.0, 9.0]])) == pytest.approx(edge)
     assert fit_surrogate(where[:4], values[:4]) is None
 
 
@@ -398,6 +402,25 @@ def test_conversations_stand_for_sessions_and_time_blocks_for_neither() -> None:
     blocks = resampling_units(trace, np.zeros(400, dtype=np.int64))
     assert (blocks.unit, blocks.count) == ("time_blocks", 20)
     assert (np.diff(blocks.of_request) >= 0).all()
+
+
+def test_the_reusable_share_spreads_with_the_sessions() -> None:
+    # 200 sessions of two turns of 100 tokens; the second turn reuses 80 in every other session:
+    # 0.4 of its tokens on average, 0.2 of all. The share of such sessions among 200 has a standard
+    # deviation of 0.5 / sqrt(200): P10 lies 1.2816 · 0.4 · 0.0354 = 0.0181 below.
+    sessions = np.arange(400, dtype=np.int64) // 2
+    trace = replace(
+        make_trace(requests=400), session=sessions, prompt_tokens=np.full(400, 100, np.int64)
+    )
+    reusable = np.where((np.arange(400) % 2 == 1) & (sessions % 2 == 0), 80, 0).astype(np.int64)
+    found = reuse_spread(Draws(resampling_units(trace, None), 3), reusable, trace.prompt_tokens)
+    assert found is not None
+    assert found.middle == pytest.approx(0.2)
+    assert found.p10 == pytest.approx(0.2 - 0.0181, abs=0.004)
+    assert found.p90 == pytest.approx(0.2 + 0.0181, abs=0.004)
+    assert "sessions drawn again, whole: 400 draws of 200" in found.says
+    nothing = np.zeros(400, dtype=np.int64)
+    assert reuse_spread(Draws(resampling_units(trace, None), 3), nothing, nothing) is None
 
 
 # --- margins -----------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from kvtrace.audit.uncertainty.design import ReplayedDesign
 from kvtrace.audit.uncertainty.listing import as_record, ranked
 from kvtrace.audit.uncertainty.prices import PriceModel
 from kvtrace.audit.uncertainty.record import Spread, Uncertainty
-from kvtrace.audit.uncertainty.resampled import resampled_spreads
+from kvtrace.audit.uncertainty.resampled import Draws, pool_spreads, reuse_spread
 from kvtrace.audit.uncertainty.sampled import sampled_uncertainty
 from kvtrace.audit.uncertainty.sampling import Model
-from kvtrace.audit.uncertainty.sessions import Units, resampling_units
+from kvtrace.audit.uncertainty.sessions import resampling_units
 from kvtrace.audit.uncertainty.swings import Swing, swing
 from kvtrace.audit.uncertainty.unknowns import Unknown
 from kvtrace.audit.verdict.cases import Case, Chance, PoolCase
@@ -50,13 +50,18 @@ def build_uncertainty(
     weighed = _weighed(case, weighing)
     if weighed is None:
         return None
+    draws = Draws(resampling_units(weighed.trace, conversation), seed)
     prices = PriceModel(weighed.pool.option_id, weighing.bills, weighing.worth)
     if design is not None and design.option_id == weighed.pool.option_id and design.points:
         model = Model(prices, design, design.span_s or weighed.span_s)
-        return sampled_uncertainty(model, rival=case.rival_title or "", seed=seed)
-    units = resampling_units(weighed.trace, conversation)
-    note = design.why_few if design is not None and design.why_few else _QUICK
-    return _from_ends(weighed, prices, case.rival_title or "", (units, seed, note))
+        found = sampled_uncertainty(model, rival=case.rival_title or "", seed=seed)
+    else:
+        note = design.why_few if design is not None and design.why_few else _QUICK
+        found = _from_ends(weighed, prices, case.rival_title or "", draws, note)
+    if weighing.window_reusable is not None:
+        reuse = reuse_spread(draws, weighing.window_reusable, weighed.trace.prompt_tokens)
+        found.spreads += [] if reuse is None else [reuse]
+    return found
 
 
 def chance_of(uncertainty: Uncertainty | None) -> Chance | None:
@@ -84,9 +89,8 @@ def _weighed(case: Case, weighing: Weighing) -> Weighed | None:
 
 
 def _from_ends(
-    weighed: Weighed, prices: PriceModel, rival: str, basis: tuple[Units, int, str]
+    weighed: Weighed, prices: PriceModel, rival: str, draws: Draws, note: str
 ) -> Uncertainty:
-    units, seed, note = basis
     saved = weighed.pool.instances_saved
     swings = [_price_swing(prices, one, saved.value) for one in prices.unknowns]
     instances = _instances(weighed.pool)
@@ -106,12 +110,12 @@ def _from_ends(
                 method="ends",
                 says="not sampled: the ends of each input alone stand below",
             ),
-            *resampled_spreads(weighed.result, weighed.rival, units, seed, span_s=weighed.span_s),
+            *pool_spreads(draws, weighed.result, weighed.rival, span_s=weighed.span_s),
         ],
         inputs=[as_record(one) for one in ranked(swings)],
-        resampled=units.unit,
-        resampled_units=units.count,
-        seed=seed,
+        resampled=draws.units.unit,
+        resampled_units=draws.units.count,
+        seed=draws.seed,
         notes=[note],
     )
 

@@ -28,10 +28,14 @@ class Surrogate:
     weights: FloatArray
     left_out: FloatArray
     """(points,) each point as predicted by a fit to all the others."""
+    low: FloatArray
+    """(inputs,) the lowest coordinate of any point; beyond the points nothing is extrapolated."""
+    high: FloatArray
 
     def at(self, coordinates: FloatArray) -> FloatArray:
-        """(n,) predictions at (n, inputs) coordinates."""
-        return np.asarray(_basis(coordinates, self.terms) @ self.weights, dtype=np.float64)
+        """(n,) predictions at (n, inputs) coordinates, each taken into the range of the points."""
+        inside = np.clip(coordinates, self.low, self.high)
+        return np.asarray(_basis(inside, self.terms) @ self.weights, dtype=np.float64)
 
 
 def fit_surrogate(coordinates: FloatArray, values: FloatArray) -> Surrogate | None:
@@ -59,7 +63,8 @@ def _fit(coordinates: FloatArray, values: FloatArray, terms: Terms) -> Surrogate
     if leverage.max() > 1.0 - 1e-9:
         return None
     left_out = values - (values - basis @ weights) / (1.0 - leverage)
-    return Surrogate(terms, weights, left_out)
+    low, high = coordinates.min(axis=0), coordinates.max(axis=0)
+    return Surrogate(terms, weights, left_out, low, high)
 
 
 def _basis(coordinates: FloatArray, terms: Terms) -> FloatArray:
