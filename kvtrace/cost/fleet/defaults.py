@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.evidence import Constant, read_constant, read_toml
@@ -16,6 +16,7 @@ from kvtrace.units import TIB
 
 _GPU_NODES_PER_POOL_NODE: Final = 4
 _POOL_DRAM_PER_NODE: Final = 2 * TIB
+T = TypeVar("T", bound=str | bool)
 _NOBODY: Final = "default of kvtrace; nobody stated it"
 
 
@@ -46,13 +47,7 @@ def default_fleet(deployment: Deployment, instances: int) -> Fleet:
         pool_nics_per_node=_of_pool("pool_nics_per_node", "ports of a pool node", 2, "ports", 1, 8),
         pool_nic_bytes_per_s=usable,
         pool_port_line_bytes_per_s=port.peak_bytes_per_s.value,
-        pool_purchase=Answer(
-            id="pool.purchase",
-            title="how the nodes of a pool are paid",
-            value="bought",
-            kind="assumed",
-            source=_NOBODY,
-        ),
+        pool_purchase=_answer("pool.purchase", "how the nodes of a pool are paid", "bought"),
         cross_zone_share=_default("cross_zone_share"),
         pool_dram_bytes_per_s=replace(
             hardware.dram_write_bytes_per_s,
@@ -69,24 +64,12 @@ def default_fleet(deployment: Deployment, instances: int) -> Fleet:
         dram_idle_bytes_per_instance=_idle_dram(hardware, tp),
         nvme_free_bytes_per_instance=_default("nvme_free_bytes_per_instance"),
         network=_network(hardware),
-        contract=GpuContract(
-            kind=Answer(
-                id="gpu_contract.kind",
-                title="contract of the GPUs",
-                value="elastic",
-                kind="assumed",
-                source=_NOBODY,
-            )
-        ),
+        contract=GpuContract(kind=_answer("gpu_contract.kind", "contract of the GPUs", "elastic")),
         release_days=_default("release_days"),
         spare_instances=_default("spare_instances"),
         spare_pool_nodes=_default("spare_pool_nodes"),
-        sharing=Answer(
-            id="tenants.sharing",
-            title="circle within which requests may use each other's KV",
-            value="all",
-            kind="assumed",
-            source=_NOBODY,
+        sharing=_answer(
+            "tenants.sharing", "circle within which requests may use each other's KV", "all"
         ),
         gpu_usd_per_hour=hardware.gpu_usd_per_hour,
     )
@@ -95,12 +78,8 @@ def default_fleet(deployment: Deployment, instances: int) -> Fleet:
 def _network(hardware: HardwareProfile) -> Network:
     compute, storage = hardware.rdma, hardware.tcp
     return Network(
-        is_built=Answer(
-            id="network.is_built",
-            title="the network ports that KV needs are there already",
-            value=True,
-            kind="assumed",
-            source=_NOBODY,
+        is_built=_answer(
+            "network.is_built", "the network ports that KV needs are there already", True
         ),
         compute_ports=_ports("compute_ports", "ports between GPUs, a node", compute),
         compute_port_bytes_per_s=_line_rate("compute_port_bytes_per_s", compute),
@@ -130,6 +109,10 @@ def _idle_dram(hardware: HardwareProfile, tp: int) -> Constant:
         title="host DRAM that is free for KV, per instance",
         unit="B",
     )
+
+
+def _answer(ident: str, title: str, value: T) -> Answer[T]:
+    return Answer(id=ident, title=title, value=value, kind="assumed", source=_NOBODY)
 
 
 def _default(key: str) -> Constant:
