@@ -23,7 +23,11 @@ _TOTALS: Final = (
 _LINES: Final = (
     *(("line", "text"), ("quantity", ""), ("unit", "name"), ("unit_price", "text")),
     *(("capex_usd", "USD"), ("usd_per_month", "USD/month"), ("low_usd_per_month", "USD/month")),
-    *(("high_usd_per_month", "USD/month"), ("note", "text"), ("price_source", "text")),
+    *(("high_usd_per_month", "USD/month"), ("note", "text")),
+)
+_PRICES: Final = (
+    *(("price", "text"), ("value", "text"), ("low", "text"), ("high", "text")),
+    *(("confirmed", "text"), ("source", "text")),
 )
 _TOKENS: Final = (
     *(("option", "name"), ("uncached_usd_per_million", "USD"), ("cached_usd_per_million", "USD")),
@@ -94,7 +98,10 @@ def _or_why(key: str, quantity: Quantity, texts: Texts) -> str:
     """The number in its sentence, or the reason why there is none."""
     if quantity.value is None:
         return texts(f"{key}_none", why=safe_text(quantity.interval_reason))
-    return texts(key, value=_shown(quantity, texts))
+    shown = _shown(quantity, texts)
+    if quantity.high is None and quantity.interval_reason:
+        shown = f"{shown} ({safe_text(quantity.interval_reason)})"
+    return texts(key, value=shown)
 
 
 def _numbers(case: PoolOverRival, money: Economics, texts: Texts) -> TableView:
@@ -126,8 +133,23 @@ def _bills(money: Economics, texts: Texts) -> Part:
         points=tuple(safe_text(gap) for gap in gaps),
         points_title=texts("q.bills.gaps") if gaps else "",
         short=(_totals(bills, texts), *(_lines(bill, texts) for bill in first)),
-        folded=tuple(_lines(bill, texts) for bill in others),
+        folded=(*(_lines(bill, texts) for bill in others), _prices(bills, texts)),
     )
+
+
+def _prices(bills: Sequence[OptionBill], texts: Texts) -> TableView:
+    """Every unit price of the bills, once, with its source and date."""
+    found = {item.price.id: item.price for bill in bills for item in bill.items}
+    rows: list[list[Cell]] = [
+        [
+            price.title,
+            *(format_value(cell, price.unit) for cell in (price.value, price.low, price.high)),
+            texts("options.yes" if price.is_confirmed else "options.no"),
+            price.source,
+        ]
+        for price in found.values()
+    ]
+    return _table("economics/prices", "q.bills.prices", _PRICES, rows, texts)
 
 
 def _totals(bills: Sequence[OptionBill], texts: Texts) -> TableView:
@@ -150,7 +172,6 @@ def _lines(bill: OptionBill, texts: Texts) -> TableView:
             *(item.quantity, item.unit, _price(item.price, texts)),
             *(item.capex_usd, item.capex_usd_per_month + item.opex_usd_per_month),
             *(item.low_usd_per_month, item.high_usd_per_month, item.note or "–"),
-            item.price.source,
         ]
         for item in bill.items
     ]
