@@ -182,6 +182,7 @@ def _basis(inputs: AuditInput) -> _Basis:
         reuse,
         reusable=reusable,
         warmup_requests=inputs.warmup_requests,
+        load_factor=1.0 if inputs.fleet.peak_factor is None else inputs.fleet.peak_factor.value,
     )
     kv = build_kv_part(
         inputs.queries,

@@ -256,6 +256,9 @@ class ReplayWindow(msgspec.Struct, kw_only=True):
     """`reusable_tokens` counts the requests before the window."""
     warmup_requests: int = 0
     """Requests before the window that filled the caches of every replay."""
+    load_factor: float = 1.0
+    """Times the logged sessions: the peak factor that was stated; requests beyond those of the log
+    are copies of sessions."""
 
 
 class Finding(msgspec.Struct, kw_only=True):

@@ -24,6 +24,7 @@ def build_replay_window(
     *,
     reusable: IntArray | None = None,
     warmup_requests: int = 0,
+    load_factor: float = 1.0,
 ) -> ReplayWindow | None:
     """What was replayed; null without replays. `reusable`: per request, with the history."""
     if trace is None or not results:
@@ -35,7 +36,7 @@ def build_replay_window(
     if reuse.reusable_tokens is not None:
         own = reusable_tokens(trace) if reusable is None else reusable
         tokens = int(own.sum())
-    is_part = trace.requests < served
+    is_part = trace.requests < served or load_factor != 1
     return ReplayWindow(
         requests=trace.requests,
         of_requests=served,
@@ -47,6 +48,7 @@ def build_replay_window(
         reusable_ratio_tokens=ratio(tokens, prompt),
         counts_history=reusable is not None and tokens is not None,
         warmup_requests=warmup_requests,
+        load_factor=load_factor,
     )
 
 
@@ -61,6 +63,11 @@ def replayed_on(window: ReplayWindow | None) -> str:
     """`Replayed on the peak hour: 900 of 1,000 requests`; empty for the whole trace."""
     if window is None or window.is_whole_trace:
         return ""
+    if window.load_factor != 1:
+        return (
+            f"Replayed on {counted(window.requests, 'request')}: the busiest hour with its load "
+            f"raised to {window.load_factor:g} times its sessions, the stated peak factor"
+        )
     requests = f"{window.requests:,} of {counted(window.of_requests, 'request')}"
     if window.is_peak_hour:
         return f"Replayed on the peak hour: {requests}; {FULL_DEPTH}"

@@ -210,6 +210,9 @@ def _window(record: AuditRecord) -> list[_Text]:
     most = "" if ceiling is None else f"; hit ceiling {ceiling}"
     part = f"{window.requests:,} of {window.of_requests:,} requests"
     text = f"{what}{part}; `--depth full` replays all{most}"
+    if window.load_factor != 1:
+        raised = f"its sessions times {window.load_factor:g}, the stated peak factor"
+        text = f"{what}{window.requests:,} requests, {raised}{most}"
     return [_Text("replayed", text, grow=(6,))]
 
 

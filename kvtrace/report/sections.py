@@ -270,7 +270,11 @@ def _window(record: AuditRecord, texts: Texts) -> tuple[str, ...]:
     if window is None:
         return ()
     whole = format_value(window.of_requests, "")
-    if window.is_whole_trace:
+    if window.load_factor != 1:
+        factor = format_value(window.load_factor, "")
+        part = format_value(window.requests, "requests")
+        first = texts("options.window_raised", part=part, factor=factor)
+    elif window.is_whole_trace:
         first = texts("options.window_all", part=format_value(window.requests, "requests"))
     else:
         key = "options.window_part" if window.is_peak_hour else "options.window_some"

@@ -128,6 +128,12 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
         "saves more than it costs",
     ),
     (
+        "three hours whose load was raised to a stated peak",
+        replace(PAYS, span_s=10_800.0, is_peak_stated=True),
+        "pays",
+        "saves more than it costs",
+    ),
+    (
         "a cheap bound of a mean load proves nothing",
         replace(PAYS, all_prefill=replace(CHEAP_BOUND, is_peak=False)),
         "pays",

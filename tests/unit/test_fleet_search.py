@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from kvtrace.api.fleet_loads import LoadedWindows
@@ -24,6 +25,7 @@ from kvtrace.replay.relax import RESOURCES, Resource, without_limit
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.window import WindowedTrace
 from kvtrace.schema.arrays import RequestTrace
+from kvtrace.units import NS_PER_S
 from tests.unit.replay_cases import Ask, FlatStep, links, make_scenario, make_trace
 
 TRACE = make_trace([Ask(2.6 * place, prompt=1000) for place in range(800)])
@@ -97,6 +99,21 @@ def test_the_load_at_equal_gpus_is_below_the_rate_that_they_serve() -> None:
 def test_an_overloaded_fleet_does_not_carry_the_load_and_four_do() -> None:
     # Three have an offered load of 1.28.
     assert make_asker().carries("hbm_only", 1).count == 4
+
+
+def test_the_window_of_a_grown_load_begins_when_it_did_and_stays_warm() -> None:
+    # Twenty sessions of one request each, the window from the eleventh on.
+    trace = make_trace([Ask(100.0 * place, prompt=10) for place in range(20)])
+    sessions = np.arange(20, dtype=np.int64)
+    loads = LoadedWindows(WindowedTrace(trace, 10), sessions, seed=3)
+    assert loads.at(1.0).trace is trace
+    doubled = loads.at(2.0)
+    assert doubled.trace.requests == 40
+    arrived = doubled.trace.arrived_at_ns
+    assert arrived[doubled.first] >= 1000 * NS_PER_S > arrived[doubled.first - 1]
+    more = loads.at(1.5)
+    assert 20 <= more.trace.requests <= 40
+    assert set(more.trace.request_key.tolist()) <= set(doubled.trace.request_key.tolist())
 
 
 # --- what binds ----------------------------------------------------------------------------------

@@ -246,6 +246,8 @@ class Case:
     not."""
     load: str | None = None
     """Which options carry the load and which do not, in one sentence; null where all do."""
+    is_peak_stated: bool = False
+    """A peak factor is stated, and the load was raised by it."""
     is_overloaded: bool = False
     """No option carries the load on the stated fleet."""
     is_pool_needed: bool = False
@@ -275,8 +277,11 @@ class Case:
 
     @property
     def covers_a_day(self) -> bool:
-        """The window holds a daily peak; else money a month repeats the window."""
-        return self.span_s is not None and self.span_s >= BUSY_DAY.value
+        """The window holds a daily peak, or stands for it by a stated factor.
+
+        Else money a month repeats the window.
+        """
+        return self.is_peak_stated or (self.span_s is not None and self.span_s >= BUSY_DAY.value)
 
     @property
     def is_chance_low(self) -> bool:

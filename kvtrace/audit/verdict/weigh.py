@@ -75,6 +75,7 @@ def build_case(weighing: Weighing) -> Case:
         is_cold=is_part and not weighing.warmup_requests,
         window_doubt=_window_doubt(weighing),
         load=load_sentence(fleets),
+        is_peak_stated=weighing.fleet.is_peak_given,
         is_overloaded=fleets.is_overloaded,
         is_pool_needed=today is None and any(pool.is_feasible for pool in pools),
         today=_today(fleets, weighing.tiers_below_hbm) if pools else None,

@@ -68,14 +68,20 @@ class Weighing:
     @property
     def is_whole(self) -> bool:
         """The replayed requests are all that were served."""
-        return self.trace is not None and self.trace.requests >= self._served
+        is_enough = self.trace is not None and self.trace.requests >= self._served
+        return is_enough and not self.is_raised
+
+    @property
+    def is_raised(self) -> bool:
+        """The replayed load is that of a busier day than was logged, so the log bounds nothing."""
+        return self.fleet.is_raised
 
     @property
     def everything(self) -> RequestTrace | None:
         """All requests that were served, where they are at hand; null where some are not."""
         if self.is_whole:
             return self.trace
-        whole = self.whole_trace
+        whole = None if self.is_raised else self.whole_trace
         return whole if whole is not None and whole.requests >= self._served else None
 
     @property

@@ -127,6 +127,16 @@ class Fleet:
     prices: Prices = field(default_factory=Prices)
 
     @property
+    def is_raised(self) -> bool:
+        """A stated peak factor raises the load of the log."""
+        return self.peak_factor is not None and self.peak_factor.value != 1
+
+    @property
+    def is_peak_given(self) -> bool:
+        """Somebody stands behind the peak factor: the raised load is that of a busy day."""
+        return self.peak_factor is not None and self.peak_factor.kind == "given"
+
+    @property
     def gpus(self) -> int:
         """GPUs of all instances."""
         return self.instances * self.gpus_per_instance
