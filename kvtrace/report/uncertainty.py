@@ -28,6 +28,7 @@ _SPREADS: Final = (
     ("unit", "name"),
     ("how", "text"),
 )
+_PERCENTILES: Final = tuple((name, "text") for name in ("number", "middle", "p10", "p50", "p90"))
 _INPUTS: Final = (
     ("input", "text"),
     ("low", "`unit`"),
@@ -75,18 +76,22 @@ def _sure(known: Uncertainty, texts: Texts) -> Part:
     net = next((one for one in known.spreads if one.id == _NET), None)
     if net is not None:
         sentences.append(_net_sentence(net, texts))
+    if net is not None and net.p10 is not None:
+        sentences.append(texts("q.sure.how", how=net.says))
     if known.resampled is not None:
         units = texts(f"q.sure.{known.resampled}", count=show(known.resampled_units, "", texts))
         sentences.append(texts("q.sure.resampled", units=units))
+    table = _spread_table(known.spreads, texts)
     return Part(
         "sure",
         texts("q.sure.title"),
         sentences=tuple(sentences),
         points=tuple(known.notes),
         points_title=texts("q.sure.notes"),
-        points_source=_spread_table(known.spreads, texts),
-        short=(_spread_table(known.spreads, texts),),
+        points_source=table,
+        short=(_short_table(known.spreads, texts),),
         tables_first=True,
+        folded=(table,),
     )
 
 
@@ -96,6 +101,27 @@ def _net_sentence(net: Spread, texts: Texts) -> str:
         return texts("q.sure.net_ends", middle=middle)
     shown = {name: _money(getattr(net, name), texts) for name in ("p10", "p50", "p90")}
     return texts("q.sure.net", middle=middle, **shown)
+
+
+def _short_table(spreads: Sequence[Spread], texts: Texts) -> TableView:
+    """Percentiles with their errors, of the numbers that have some."""
+    rows: list[list[Cell]] = [
+        [
+            one.title,
+            show(one.middle, one.unit, texts),
+            _with_error(one.p10, one.p10_error, one.unit, texts),
+            show(one.p50, one.unit, texts),
+            _with_error(one.p90, one.p90_error, one.unit, texts),
+        ]
+        for one in spreads
+        if one.p10 is not None
+    ]
+    return _table("uncertainty_percentiles", _PERCENTILES, rows, texts)
+
+
+def _with_error(value: float | None, error: float | None, unit: str, texts: Texts) -> str:
+    shown = show(value, unit, texts)
+    return shown if error is None else f"{shown} ± {show(error, unit, texts)}"
 
 
 def _spread_table(spreads: Sequence[Spread], texts: Texts) -> TableView:

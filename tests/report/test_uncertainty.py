@@ -44,12 +44,16 @@ def screen(record: AuditRecord) -> list[str]:
 
 def test_the_chance_stands_with_its_error_and_with_what_is_asked_of_it() -> None:
     sure, swings, worth = uncertainty_parts(sampled(), EN)
-    first, second, third = (text.replace("\u00a0", " ") for text in sure.sentences)
+    first, second, how, third = (text.replace("\u00a0", " ") for text in sure.sentences)
     assert first.startswith("The pool pays in 75 % of 2,048 samples of what is open")
     assert "(standard error 2 %, modelled)" in first
     assert "needs 90 %" in first
     assert "$3,500" in second
     assert "−$2,000" in second
+    assert "leave-one-out error 4.0 %" in how
+    (table,) = sure.open_tables
+    shown = [(cell.text or "").replace("\u00a0", " ") for cell in table.rows[0]]
+    assert shown[2] == "−$2,000/month ± $50.00/month"
     assert "812 sessions were drawn again" in third
     assert swings.points[0] == "H100 <b>on demand</b>: at $2.25/GPU-hour (taken as $3.00/GPU-hour)"
     assert "somewhere between" in swings.points[1]
