@@ -77,11 +77,9 @@ def _explanations(name: str, record: AuditRecord | None) -> Iterator[Explanation
         return
     yield from _words(name)
     if record is not None:
-        from kvtrace.report.explain.in_audit import number_in
+        from kvtrace.report.explain.in_audit import note_in, number_in
 
-        number = number_in(record, name)
-        if number is not None:
-            yield number
+        yield from (one for make in (number_in, note_in) if (one := make(record, name)) is not None)
 
 
 def _words(name: str) -> Iterator[Explanation]:
@@ -112,7 +110,7 @@ def _completed(one: Explanation, record: AuditRecord) -> Explanation:
     """With what the audit says; codes, settings and words have nothing there."""
     from kvtrace.report.explain.in_audit import facts_in
 
-    silent = {"error code", "term", "metric", "column", "number", "threshold"}
+    silent = {"error code", "term", "metric", "column", "number", "note", "threshold"}
     return one if one.kind in silent else one.with_audit(facts_in(record, one))
 
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from kvtrace import api
@@ -109,6 +110,11 @@ def test_report_is_rebuilt_from_the_record_alone(
     done = kvtrace("report", record, "-o", tmp_path / "again.html")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "again.html").read_bytes() == (output / "report.html").read_bytes()
+
+
+def test_the_record_keeps_its_schema(output: Path) -> None:
+    schema = json.loads((REPO / "kvtrace" / "audit" / "audit.schema.json").read_bytes())
+    jsonschema.validate(json.loads((output / "audit.json").read_bytes()), schema)
 
 
 def _assert_error(done: subprocess.CompletedProcess[str], code: int) -> None:

@@ -6,6 +6,7 @@ import copy
 import json
 from pathlib import Path
 
+import jsonschema
 import msgspec
 import pytest
 from hypothesis import given
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from kvtrace import api
 from kvtrace.audit import jsonio
+from kvtrace.audit.compare import comparison
 from kvtrace.audit.compare.audits import compare_audits
-from kvtrace.audit.compare.comparison import Comparison
+from kvtrace.audit.compare.comparison import COMPARISON_SCHEMA_TITLE, Comparison
 from kvtrace.audit.compare.rows import row_of_quantities, standing_of
 from kvtrace.audit.record import AUDIT_SCHEMA_VERSION, AuditRecord
 from kvtrace.errors import OutputError
@@ -152,6 +154,10 @@ def test_an_old_record_is_compared_and_one_of_the_future_refused(tmp_path: Path)
     document = json.loads(done.to_json())
     assert document["schema_version"] == 1
     assert msgspec.convert(document, Comparison) == done.comparison
+    shipped = Path(comparison.__file__).with_name("comparison.schema.json").read_bytes()
+    # After a change of the types: scripts/gen_schemas.py
+    assert shipped == jsonio.schema_bytes(Comparison, title=COMPARISON_SCHEMA_TITLE)
+    jsonschema.validate(document, json.loads(shipped))
     future = json.loads(GOLDEN.read_bytes())
     future["schema_version"] = AUDIT_SCHEMA_VERSION + 1
     (tmp_path / "future.json").write_text(json.dumps(future))

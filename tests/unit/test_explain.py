@@ -134,6 +134,9 @@ def test_an_audit_adds_its_evidence(samples: Analysed) -> None:
     assert said(option.id, audit=samples.folder)["loads"][0].startswith(loads)
     assumed = record.assumptions[0]
     assert assumed.source in said(assumed.id, audit=samples.folder)["value"][0]
+    note = record.data.validity[0]
+    told = api.explain(note.code, audit=samples.folder).explanations[-1]
+    assert (told.kind, told.in_audit[0].text) == ("note", note.message)
     verdict = said(record.verdict.outcome, audit=samples.folder)
     assert record.verdict.headline in verdict["verdict"][0]
 

@@ -1,4 +1,7 @@
-"""What a comparison of two audits holds: versioned, as the audit record is."""
+"""What a comparison of two audits holds: versioned, as the audit record is.
+
+JSON Schema: `comparison.schema.json` beside this module, generated from these types.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import msgspec
 from kvtrace.audit.record import Cell, Severity
 
 COMPARISON_SCHEMA_VERSION: Final = 1
+COMPARISON_SCHEMA_TITLE: Final = "kvtrace comparison of two audits"
 Standing = Literal[
     "equal", "no_difference_shown", "differs", "differs_without_interval", "unknown", "other_unit"
 ]

@@ -21,6 +21,7 @@ Kind = Literal[
     "column",
     "setting",
     "number",
+    "note",
 ]
 _LABEL: Final = 11
 

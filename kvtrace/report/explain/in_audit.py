@@ -39,9 +39,20 @@ def number_in(record: AuditRecord, name: str) -> Explanation | None:
     return Explanation(name, "number", title, in_audit=tuple(map(_number, found)))
 
 
+def note_in(record: AuditRecord, name: str) -> Explanation | None:
+    """What the audit says under the code of a note or of a statement about its data."""
+    said = [(one.severity, one.message) for one in record.data.validity if one.code == name]
+    said += [(one.severity, one.message) for one in record.data.notes if one.code == name]
+    if not said:
+        return None
+    facts = tuple(Fact(severity, message) for severity, message in dict.fromkeys(said))
+    return Explanation(name, "note", name.replace("_", " "), in_audit=facts)
+
+
 def names_in(record: AuditRecord) -> list[str]:
-    """Ids that `number_in` knows."""
-    return sorted({one.id for one in _numbers(record)})
+    """Ids that `number_in` and `note_in` know."""
+    codes = {one.code for one in record.data.validity} | {one.code for one in record.data.notes}
+    return sorted({one.id for one in _numbers(record)} | codes)
 
 
 def _numbers(record: AuditRecord) -> Iterator[Quantity]:
