@@ -92,7 +92,7 @@ class Fleets:
         is_replayed = at_least > 0 or is_tried
         how = self._how(mine, rivals, at_least)
         if kept < at_least:
-            how = f"{how}. {self._why_reserved(option_id, need, at_least)}"
+            how = f"{how}. {self._why_reserved(option_id)}"
         if not kept:
             return Saved(0, is_replayed=is_replayed, how=how, without_reserve=at_least)
         is_held, at_ends = self._at_ends(self._claim(mine, rivals, need + at_least, saved=kept))
@@ -111,12 +111,12 @@ class Fleets:
         reserve = self.reserve(option_id)
         return 0 if reserve is None else max(0, need + saved - max(need, reserve))
 
-    def _why_reserved(self, option_id: str, need: int, saved: int) -> str:
+    def _why_reserved(self, option_id: str) -> str:
         reserve = self.reserve(option_id)
         most = f"more than {self.instances:,}" if reserve is None else f"{reserve:,}"
         return (
-            f"While its pool is down {most} instances are needed to carry the load (replayed), so "
-            f"that of {_instances(need + saved)} no fewer are kept as the reserve"
+            f"While its pool is down {most} instances are needed to carry the load (replayed): "
+            "they are kept as the reserve"
         )
 
     def claims(self) -> tuple[Claim, ...]:
