@@ -11,16 +11,16 @@ from kvtrace.audit.findings.check import is_pool
 from kvtrace.audit.fleet.facts import DegradedFacts, FleetFacts
 from kvtrace.audit.fleet.record import DegradedState
 from kvtrace.audit.fleet.states import Judge
+from kvtrace.audit.options.kinds import quantised_ids
 from kvtrace.audit.slo.check import check_against, lookup_slack_s
 from kvtrace.audit.slo.fleets import TODAY
 from kvtrace.audit.slo.reference import Reference, reference_of
 from kvtrace.audit.thresholds import HOT_NODE
 from kvtrace.audit.window import arrival_span_s
-from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.fleet import Fleet
 from kvtrace.exec.progress import Progress
 from kvtrace.replay.degraded import cold_window, with_cold_pool, with_hot_node, without_pool
 from kvtrace.replay.engine import simulate
+from kvtrace.replay.options.ground import Ground
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.search import smallest_count
@@ -33,8 +33,7 @@ class DegradedSearch:
 
     option_id: str
     instances: int
-    deployment: Deployment
-    fleet: Fleet
+    ground: Ground
     today: Reference
     is_full: bool
     """Also a restart that leaves HBM warm, and searches for the reserve."""
@@ -48,24 +47,26 @@ class DegradedSearch:
     @property
     def judge(self) -> Judge:
         """By what its states are judged."""
-        slack_s = lookup_slack_s(self.deployment, self.option_id)
-        return Judge(self.today, self.fleet.slo, slack_s, self.fleet.gpus_per_instance)
+        slack_s = lookup_slack_s(self.ground.deployment, self.option_id)
+        fleet = self.ground.fleet
+        return Judge(self.today, fleet.slo, slack_s, fleet.gpus_per_instance)
 
     def scenario(self, instances: int) -> Scenario:
         """The option on so many instances."""
-        return stated_fleet(self.deployment, self.fleet).build(self.option_id, instances)
+        return stated_fleet(self.ground).build(self.option_id, instances)
 
 
 def degraded_modes(
     facts: FleetFacts,
     replays: Replays,
     peak: PeakHour,
-    stated: tuple[Deployment, Fleet],
+    stated: Ground,
     run: WindowRuns,
     watch: Progress,
 ) -> FleetFacts:
     """The facts with degraded modes: of all pools where fleets are searched, else of the best."""
-    pools = [ident for ident in facts.options if is_pool(ident)]
+    narrow = quantised_ids(replays.options)
+    pools = [ident for ident in facts.options if is_pool(ident) and ident not in narrow]
     if not facts.is_searched and pools:
         pools = [min(pools, key=lambda ident: _rank(facts, ident))]
     base = next(r for r in replays.results if r.scenario.option_id == facts.reference)
@@ -95,14 +96,14 @@ def _rank(facts: FleetFacts, ident: str) -> tuple[bool, float, int, str]:
 def _search(
     ident: str,
     facts: FleetFacts,
-    stated: tuple[Deployment, Fleet],
+    stated: Ground,
     today: Reference,
     known: tuple[ReplayResult, ...],
 ) -> DegradedSearch:
-    deployment, fleet = stated
+    fleet = stated.fleet
     need = facts.options[ident].needs[0].instances
     instances = need or fleet.instances
-    build = stated_fleet(deployment, fleet).build
+    build = stated_fleet(stated).build
     without = without_pool(build(ident, instances))
     alike = [one for one in known if _is_same(one.scenario, without)]
     hbm = facts.options.get(TODAY)
@@ -110,8 +111,7 @@ def _search(
     return DegradedSearch(
         option_id=ident,
         instances=instances,
-        deployment=deployment,
-        fleet=fleet,
+        ground=stated,
         today=today,
         is_full=facts.is_searched,
         down=next((one for one in alike if one.scenario.instances == instances), None),
@@ -138,7 +138,7 @@ def _is_same(one: Scenario, other: Scenario) -> bool:
 def degrade_option(windowed: WindowedTrace, search: DegradedSearch) -> DegradedFacts:
     """All states of one option, and the instances that its reserve takes."""
     scenario, window = search.scenario(search.instances), windowed.window
-    judge, nodes = search.judge, max(1, round(search.fleet.pool_nodes.value))
+    judge, nodes = search.judge, max(1, round(search.ground.fleet.pool_nodes.value))
     down = search.down or _replay(windowed, without_pool(scenario))
     hot = _replay(windowed, with_hot_node(scenario, nodes=nodes, share=HOT_NODE.value))
     cold_states, span_s, made = _cold_states(windowed, scenario, judge, search)
@@ -185,7 +185,7 @@ def _reserve(
     windowed: WindowedTrace, search: DegradedSearch, down: ReplayResult
 ) -> tuple[int | None, int | None, int]:
     """Instances that carry the load, and that keep the SLO, without the pool; and the replays."""
-    own, stated = search.instances, search.fleet.instances
+    own, stated = search.instances, search.ground.fleet.instances
     if not search.is_full:
         carried = own if not down.is_overloaded else stated if search.stated_carries else None
         return carried, search.stated_at_slo, 0
@@ -198,7 +198,7 @@ def _reserve(
         return made[instances]
 
     def keeps(result: ReplayResult) -> bool:
-        return check_against(window, result, search.today, target=search.fleet.slo).is_kept
+        return check_against(window, result, search.today, target=search.ground.fleet.slo).is_kept
 
     most = max(own, MOST_TIMES * stated)
     carry = smallest_count(ask, lambda r: not r.is_overloaded, start=own, most=most)

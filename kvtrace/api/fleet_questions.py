@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -16,11 +16,10 @@ from kvtrace.audit.fleet.needs import Question, Tried
 from kvtrace.audit.slo.check import check_against, lookup_slack_s
 from kvtrace.audit.slo.limits import is_within, limits_of
 from kvtrace.audit.slo.reference import Reference
-from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.fleet import Fleet
 from kvtrace.cost.slo_target import SloTarget
 from kvtrace.replay.engine import simulate
-from kvtrace.replay.presets import build_scenarios
+from kvtrace.replay.options.catalogue import find_option
+from kvtrace.replay.options.ground import Ground
 from kvtrace.replay.relax import Resource, without_limit
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
@@ -49,19 +48,22 @@ class Stated:
     """Uncertainty of the lookup of an option."""
 
 
-def stated_fleet(deployment: Deployment, fleet: Fleet) -> Stated:
+def stated_fleet(ground: Ground) -> Stated:
     """The fleet that is stated; the pool keeps its size on any number of instances."""
+    fleet = ground.fleet
 
     def build(option_id: str, instances: int) -> Scenario:
-        sized = build_scenarios(deployment, replace(fleet, instances=instances))
-        return next(one for one in sized if one.option_id == option_id)
+        found = find_option(option_id, ground.on(instances))
+        if found is None:
+            raise KeyError(option_id)
+        return found.scenario
 
     return Stated(
         instances=fleet.instances,
         gpus_per_instance=fleet.gpus_per_instance,
         target=fleet.slo,
         build=build,
-        slack_s=partial(lookup_slack_s, deployment),
+        slack_s=partial(lookup_slack_s, ground.deployment),
     )
 
 

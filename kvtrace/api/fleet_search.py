@@ -14,8 +14,7 @@ from kvtrace.audit.fleet.needs import Tried, searched_need
 from kvtrace.audit.fleet.record import Binding, OptionNeed
 from kvtrace.audit.fleet.surrogate import Sample, estimate
 from kvtrace.audit.slo.reference import Reference
-from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.fleet import Fleet
+from kvtrace.replay.options.ground import Ground
 from kvtrace.replay.relax import RESOURCES
 from kvtrace.replay.window import WindowedTrace
 from kvtrace.schema.arrays import IntArray
@@ -26,8 +25,7 @@ class OptionSearch:
     """The fleet of one option that is looked for."""
 
     option_id: str
-    deployment: Deployment
-    fleet: Fleet
+    ground: Ground
     today: Reference
     today_sample: Sample
     reference: str
@@ -41,11 +39,11 @@ def search_option(windowed: WindowedTrace, search: OptionSearch) -> OptionFacts:
     asker = Asker(
         loads=LoadedWindows(windowed, search.sessions, search.seed),
         today=search.today,
-        stated=stated_fleet(search.deployment, search.fleet),
+        stated=stated_fleet(search.ground),
     )
     ident = search.option_id
     needs, least = _needs(asker, ident, search.today_sample)
-    stated = asker.ask(ident, search.fleet.instances, 1.0)
+    stated = asker.ask(ident, search.ground.fleet.instances, 1.0)
     return OptionFacts(
         needs=tuple(needs),
         binding=_bound(asker, ident, needs[0]),

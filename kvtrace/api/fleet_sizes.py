@@ -17,9 +17,8 @@ from kvtrace.audit.slo.check import lookup_slack_s
 from kvtrace.audit.slo.end_replays import replay_ends
 from kvtrace.audit.slo.fleets import build_fleets, todays
 from kvtrace.audit.slo.reference import reference_of
-from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.fleet import Fleet
 from kvtrace.exec.progress import Progress
+from kvtrace.replay.options.ground import Ground
 from kvtrace.replay.relax import Resource
 from kvtrace.replay.result import ReplayResult
 
@@ -27,13 +26,15 @@ from kvtrace.replay.result import ReplayResult
 def size_fleets(
     replays: Replays,
     peak: PeakHour,
-    stated: tuple[Deployment, Fleet],
+    stated: Ground,
     run: WindowRuns,
     watch: Progress,
     *,
     is_full: bool,
 ) -> FleetFacts | None:
-    """The fleets of all replayed options, judged by today's option on the fleet as it stands.
+    """The fleets of the replayed options, judged by today's option on the fleet as it stands.
+
+    Searches ask those of `--depth quick`: the others differ from one of them in a rate or a mix.
 
     `replays` are of the peak hour unless the depth is full and the log longer; `run` replays it.
     """
@@ -46,10 +47,10 @@ def size_fleets(
     asker = Asker(
         loads=peak.loads,
         today=reference_of(peak.windowed.window, base),
-        stated=stated_fleet(*stated),
+        stated=stated_fleet(stated),
     )
-    ids = [result.scenario.option_id for result in replays.results]
     if is_full:
+        ids = [one.option_id for one in replays.options if one.is_quick]
         by_option = _searched(asker, ids, base, stated, run)
     else:
         by_option = _estimated(asker, replays, base)
@@ -68,15 +69,14 @@ def _searched(
     asker: Asker,
     ids: Sequence[str],
     base: ReplayResult,
-    stated: tuple[Deployment, Fleet],
+    stated: Ground,
     run: WindowRuns,
 ) -> dict[str, OptionFacts]:
     today = asker.know(base.scenario.option_id, base)
     searches = [
         OptionSearch(
             option_id=ident,
-            deployment=stated[0],
-            fleet=stated[1],
+            ground=stated,
             today=asker.today,
             today_sample=today.sample,
             reference=base.scenario.option_id,
@@ -142,8 +142,7 @@ def _looked_at(
 def with_ends(
     replays: Replays,
     facts: FleetFacts | None,
-    deployment: Deployment,
-    fleet: Fleet,
+    ground: Ground,
     run: WindowRuns,
     watch: Progress,
 ) -> Replays:
@@ -162,8 +161,9 @@ def with_ends(
             least={} if facts is None else facts.least,
             carried={} if facts is None else facts.carried,
             reserves={} if facts is None else facts.reserves,
-            slack_s={ident: lookup_slack_s(deployment, ident) for ident in ids},
-            target=fleet.slo,
+            slack_s={ident: lookup_slack_s(ground.deployment, ident) for ident in ids},
+            target=ground.fleet.slo,
+            options=replays.options,
         )
         for arbiter in (replays.arbiter, ())
     )
@@ -172,6 +172,6 @@ def with_ends(
         return replays
     watch.start("ends of the constants")
     before = run.replays
-    ends = replay_ends(claims, fleets.today, windowed.window, (deployment, fleet), run.all)
+    ends = replay_ends(claims, fleets.today, windowed.window, ground, run.all)
     watch.finish(f"{run.replays - before} replays")
     return replace(replays, ends=ends)

@@ -16,7 +16,7 @@ from kvtrace.api.replay_thresholds import threshold_documents
 from kvtrace.audit.findings.net_negative_loads import Run, Trial, judge
 from kvtrace.audit.record import Finding
 from kvtrace.exec.progress import Progress
-from kvtrace.replay.presets import with_arbiter
+from kvtrace.replay.options.presets import with_arbiter
 from kvtrace.replay.scenario import Scenario
 from kvtrace.scenarios.load import Load
 

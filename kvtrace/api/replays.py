@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Self, TypeVar
 
 import numpy as np
 
-from kvtrace.audit.findings.check import is_pool
+from kvtrace.audit.findings.check import is_local, is_pool
+from kvtrace.audit.options.isolation import long_prompts
+from kvtrace.audit.options.kinds import quantised_ids
 from kvtrace.audit.slo.ends import EndFleet
+from kvtrace.audit.slo.fleets import build_fleets
 from kvtrace.audit.thresholds import NET_NEGATIVE_SHARE
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.exec.progress import Progress
 from kvtrace.exec.workers import Workers, enough_workers
 from kvtrace.replay.engine import simulate
-from kvtrace.replay.presets import build_scenarios, with_arbiter
+from kvtrace.replay.options.catalogue import build_catalogue, find_option
+from kvtrace.replay.options.ground import Ground
+from kvtrace.replay.options.option import Catalogue, ReplayOption
+from kvtrace.replay.options.presets import with_arbiter
+from kvtrace.replay.options.recipes import KV_ROUTING
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.reusable import reusable_tokens
 from kvtrace.replay.scenario import Scenario
@@ -52,6 +59,15 @@ class Replays:
     """Pools with many net-negative hits, loading only what is priced below recomputing."""
     ends: tuple[EndFleet, ...] = ()
     """What saves whole instances, at the ends of the model's constants."""
+    catalogue: Catalogue = field(default_factory=lambda: Catalogue(()))
+    """What was replayed, and which options could not be."""
+    ground: Ground | None = None
+    """What the options were built on; null where nothing was replayed."""
+
+    @property
+    def options(self) -> tuple[ReplayOption, ...]:
+        """What was replayed in `results`, with what each option needs."""
+        return self.catalogue.options
 
     @property
     def trace(self) -> RequestTrace | None:
@@ -90,22 +106,31 @@ def choose_window(
     return WindowedTrace(spread_arrivals(windowed.trace, seed), windowed.first)
 
 
-def replay_options(
-    run: WindowRuns, deployment: Deployment, fleet: Fleet, watch: Progress
-) -> Replays:
+def ground_of(windowed: WindowedTrace, deployment: Deployment, fleet: Fleet) -> Ground:
+    """The service, with the prompts of the window that isolation keeps apart."""
+    ground = Ground(deployment=deployment, fleet=fleet)
+    if not deployment.knows_times:
+        return ground
+    long = long_prompts(windowed.window, deployment.prefill, fleet.instances)
+    return replace(ground, long_prompt_tokens=long.above_tokens, long_instances=long.instances)
+
+
+def replay_options(run: WindowRuns, ground: Ground, watch: Progress, *, is_full: bool) -> Replays:
     """Replay the options for an audit, some also on one instance less or with an arbiter."""
     windowed = run.windowed
-    scenarios = _scenarios(windowed.trace, build_scenarios(deployment, fleet))
-    if not scenarios:
+    catalogue = _replayable(windowed.trace, build_catalogue(ground, is_full=is_full))
+    if not catalogue.options:
         return Replays()
     watch.start("replay")
-    results = run.all(scenarios)
-    fewer = run.all(_on_one_less(results, deployment, fleet))
+    results = run.all([option.scenario for option in catalogue.options])
+    routed = _best_pool_routed(_pools_as_they_are(results, catalogue), catalogue, ground)
+    results = (*results, *run.all([option.scenario for option in routed]))
+    catalogue = replace(catalogue, options=(*catalogue.options, *routed))
+    fewer = _on_one_less(run, catalogue, results, ground)
     arbiter = run.all(_worth_an_arbiter(results))
-    replays = len(results) + len(fewer) + len(arbiter)
     requests = windowed.trace.requests - windowed.first
-    watch.finish(f"{len(results)} options, {replays} replays of {requests:,} requests")
-    return Replays(windowed, results, fewer, arbiter)
+    watch.finish(f"{len(results)} options, {run.replays} replays of {requests:,} requests")
+    return Replays(windowed, results, fewer, arbiter, catalogue=catalogue, ground=ground)
 
 
 class WindowRuns:
@@ -154,13 +179,33 @@ def replay_window(windowed: WindowedTrace, scenario: Scenario) -> ReplayResult:
     return simulate(windowed.trace, scenario, warmup_requests=windowed.first)
 
 
-def _scenarios(trace: RequestTrace, scenarios: Sequence[Scenario]) -> list[Scenario]:
+def _replayable(trace: RequestTrace, catalogue: Catalogue) -> Catalogue:
     """Without blocks only recomputing can be told, without a clock nothing."""
     if not trace.has_clock:
-        return []
+        return Catalogue(())
     if trace.distinct_blocks == 0:
-        return [scenario for scenario in scenarios if not scenario.reuse]
-    return [scenario for scenario in scenarios if not is_routed_alone(scenario)]
+        return Catalogue(tuple(one for one in catalogue.options if not one.scenario.reuse))
+    return catalogue
+
+
+def _pools_as_they_are(results: Sequence[ReplayResult], catalogue: Catalogue) -> list[ReplayResult]:
+    """Pools with KV in as many bits as today."""
+    narrow = quantised_ids(catalogue.options)
+    pools = (one for one in results if is_pool(one.scenario.option_id))
+    return [one for one in pools if one.scenario.option_id not in narrow]
+
+
+def _best_pool_routed(
+    pools: Sequence[ReplayResult], catalogue: Catalogue, ground: Ground
+) -> list[ReplayOption]:
+    """The fastest pool with KV-centric routing; nothing where there is nothing to route."""
+    if not pools or ground.fleet.instances < 2:
+        return []
+    best = min(pools, key=lambda r: (r.is_overloaded, _mean_ttft_s(r), r.scenario.option_id))
+    found = find_option(best.scenario.option_id + KV_ROUTING, ground)
+    if found is None:
+        return []
+    return [replace(found, is_quick=catalogue.by_id[best.scenario.option_id].is_quick)]
 
 
 def is_routed_alone(scenario: Scenario) -> bool:
@@ -169,20 +214,44 @@ def is_routed_alone(scenario: Scenario) -> bool:
 
 
 def _on_one_less(
-    results: Sequence[ReplayResult], deployment: Deployment, fleet: Fleet
-) -> list[Scenario]:
-    """The local options and the pools that compete with the fastest, on one instance less."""
-    pools = [result for result in results if is_pool(result.scenario.option_id)]
-    if fleet.instances < 2 or not pools:
-        return []
+    run: WindowRuns, catalogue: Catalogue, results: Sequence[ReplayResult], ground: Ground
+) -> tuple[ReplayResult, ...]:
+    """The plain local options and the pools that compete with the fastest, on one instance less.
+
+    Where a pool keeps the SLO there, all other rivals are asked, too: any may do as well.
+    """
+    pools = _pools_as_they_are(results, catalogue)
+    if ground.fleet.instances < 2 or not pools:
+        return ()
+    smaller = ground.on(ground.fleet.instances - 1)
     fastest_s = min(map(_mean_ttft_s, pools))
-    near = [
-        result.scenario.option_id
-        for result in pools
-        if _mean_ttft_s(result) <= COMPETES_WITHIN * fastest_s
-    ]
-    smaller = build_scenarios(deployment, replace(fleet, instances=fleet.instances - 1))
-    return [one for one in smaller if one.option_id in (*LOCAL_OPTIONS, *near)]
+    near = [one for one in pools if _mean_ttft_s(one) <= COMPETES_WITHIN * fastest_s]
+    first = [*LOCAL_OPTIONS, *(one.scenario.option_id for one in near)]
+    known = [one.scenario.option_id for one in results]
+    fewer = run.all(_resized([one for one in known if one in first], smaller))
+    if not _is_pool_kept(run.windowed, catalogue, results, fewer, ground.fleet):
+        return fewer
+    able = (one.scenario.option_id for one in results if not one.is_overloaded)
+    others = [one for one in able if is_local(one) and catalogue.by_id[one].is_quick]
+    return (*fewer, *run.all(_resized([one for one in others if one not in first], smaller)))
+
+
+def _resized(option_ids: Sequence[str], ground: Ground) -> list[Scenario]:
+    found = [find_option(one, ground) for one in option_ids]
+    return [one.scenario for one in found if one is not None]
+
+
+def _is_pool_kept(
+    windowed: WindowedTrace,
+    catalogue: Catalogue,
+    results: Sequence[ReplayResult],
+    fewer: Sequence[ReplayResult],
+    fleet: Fleet,
+) -> bool:
+    fleets = build_fleets(
+        windowed.window, results, fewer=fewer, target=fleet.slo, options=catalogue.options
+    )
+    return any(is_pool(ident) and one.is_kept_with_fewer for ident, one in fleets.standings.items())
 
 
 def _mean_ttft_s(result: ReplayResult) -> float:

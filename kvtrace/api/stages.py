@@ -17,7 +17,7 @@ from kvtrace.api.fleet_loads import PeakHour, replayed_windows
 from kvtrace.api.fleet_sizes import size_fleets, with_ends
 from kvtrace.api.opened import DATASET_FOLDER, whole_trace
 from kvtrace.api.pool_tables import fleet_bytes
-from kvtrace.api.replays import Replays, WindowRuns, accepted, replay_options
+from kvtrace.api.replays import Replays, WindowRuns, accepted, ground_of, replay_options
 from kvtrace.api.results import (
     IngestOutcome,
 )
@@ -37,7 +37,6 @@ from kvtrace.audit.tables.carried import is_carried
 from kvtrace.audit.uncertainty.design import ReplayedDesign
 from kvtrace.config import Settings
 from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.fleet import Fleet
 from kvtrace.duckdb_session import Param
 from kvtrace.errors import OutputError
 from kvtrace.exec.progress import Progress
@@ -45,6 +44,7 @@ from kvtrace.ingest.mapping import Mapping, load_mapping
 from kvtrace.ingest.pipeline import fingerprint, ingest_paths
 from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.query.catalog import QueryResult, load_catalog
+from kvtrace.replay.options.ground import Ground
 from kvtrace.reuse.continuations import build_continuations
 from kvtrace.reuse.facts import build_reuse_of
 from kvtrace.reuse.stays import build_block_stays
@@ -192,6 +192,9 @@ def audit_input(
         fewer=replays.fewer,
         arbiter=replays.arbiter,
         ends=replays.ends,
+        options=replays.options,
+        absent_options=replays.catalogue.absent,
+        options_left_to_full=replays.catalogue.left_to_full,
         fleet_facts=modelled.fleet_facts,
         conversation=modelled.conversation,
         design=modelled.design,
@@ -225,10 +228,11 @@ def model(
     stated = (deployment, setup.fleet)
     seed = settings.integer("seed") or 0
     windowed, peak = replayed_windows(whole, dataset, stated, is_full=is_full, seed=seed)
+    ground = ground_of(windowed, deployment, setup.fleet)
     with WindowRuns(windowed, watch, workers=workers) as run:
-        replays = replay_options(run, deployment, setup.fleet, watch)
-        facts = _sized(replays, peak, stated, run, watch, is_full=is_full, workers=workers)
-        replays = with_ends(replays, facts, deployment, setup.fleet, run, watch)
+        replays = replay_options(run, ground, watch, is_full=is_full)
+        facts = _sized(replays, peak, ground, run, watch, is_full=is_full, workers=workers)
+        replays = with_ends(replays, facts, ground, run, watch)
         conversation = conversations_of(dataset, replays.trace)
         design = None
         if is_full:
@@ -240,7 +244,7 @@ def model(
 def _sized(
     replays: Replays,
     peak: PeakHour,
-    stated: tuple[Deployment, Fleet],
+    stated: Ground,
     run: WindowRuns,
     watch: Progress,
     *,

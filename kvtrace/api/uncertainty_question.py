@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from kvtrace.api.replays import Replays, replay_window
 from kvtrace.audit.fleet.facts import FleetFacts
 from kvtrace.audit.money.bills import Bills
 from kvtrace.audit.money.gpu_worth import gpu_worth
+from kvtrace.audit.options.kinds import quantised_ids
 from kvtrace.audit.slo.check import lookup_slack_s
 from kvtrace.audit.slo.end_replays import key_of, scenario_of
 from kvtrace.audit.slo.ends import Claim, RunKey
@@ -27,11 +28,12 @@ from kvtrace.audit.uncertainty.responses import PointRuns, response_of
 from kvtrace.audit.uncertainty.sensitivity import prefill_factor
 from kvtrace.audit.uncertainty.target import target_claim
 from kvtrace.audit.uncertainty.unknowns import Unknown
-from kvtrace.audit.verdict.cases import choose_pool
-from kvtrace.audit.verdict.pools import pool_cases
+from kvtrace.audit.verdict.cases import PoolCase, choose_pool
+from kvtrace.audit.verdict.pools import PoolPrices, pool_cases
 from kvtrace.audit.window import arrival_span_s
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
+from kvtrace.replay.options.ground import Ground
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.window import WindowedTrace
 from kvtrace.schema.arrays import IntArray
@@ -68,6 +70,7 @@ class Question:
     """Of the moves of the pool at the middle; 0 without any."""
     deployment: Deployment
     fleet: Fleet
+    ground: Ground
 
     @property
     def keys(self) -> tuple[RunKey, ...]:
@@ -83,7 +86,8 @@ class Question:
     def at(self, values: Mapping[str, float]) -> Point:
         """The replays at these values of the inputs, by id."""
         deployment, fleet = stated_at(self.deployment, self.fleet, values)
-        made = ((key, scenario_of(key, deployment, fleet)) for key in self.keys)
+        ground = replace(self.ground, deployment=deployment, fleet=fleet)
+        made = ((key, scenario_of(key, ground)) for key in self.keys)
         scenarios = {key: with_errors(one, values) for key, one in made if one is not None}
         return Point(self, scenarios)
 
@@ -120,11 +124,7 @@ def question_of(asked: Asked) -> Question | None:
     windowed, rival = asked.replays.windowed, None if fleets is None else fleets.rival
     if fleets is None or windowed is None or rival is None:
         return None
-    span_s = arrival_span_s(windowed.window)
-    factor = prefill_factor(asked.deployment)
-    bills, worth = Bills(asked.fleet), gpu_worth(asked.fleet)
-    pools = pool_cases(fleets, bills, worth, span_s=span_s, factor=factor)
-    best = choose_pool(tuple(pools))
+    best = _best_pool(asked, fleets, arrival_span_s(windowed.window))
     if best is None or not best.is_feasible:
         return None
     found = target_claim(fleets, best.option_id)
@@ -142,8 +142,23 @@ def question_of(asked: Asked) -> Question | None:
         median_bytes=float(np.median(moved[moved > 0])) if (moved > 0).any() else 0.0,
         deployment=asked.deployment,
         fleet=asked.fleet,
+        ground=asked.replays.ground or Ground(deployment=asked.deployment, fleet=asked.fleet),
     )
     return question if question.is_buildable else None
+
+
+def _best_pool(asked: Asked, fleets: Fleets, span_s: float | None) -> PoolCase | None:
+    if not span_s:
+        return None
+    options = asked.replays.options
+    prices = PoolPrices(
+        Bills(asked.fleet, needs={one.option_id: one.need for one in options}),
+        gpu_worth(asked.fleet),
+        span_s,
+        prefill_factor(asked.deployment),
+        quantised_ids(options),
+    )
+    return choose_pool(tuple(pool_cases(fleets, prices)))
 
 
 def _fleets(asked: Asked) -> Fleets | None:
@@ -161,6 +176,7 @@ def _fleets(asked: Asked) -> Fleets | None:
         target=asked.fleet.slo,
         slack_s=_slack(asked.deployment, ids),
         ends=replays.ends,
+        options=replays.options,
     )
 
 
@@ -195,7 +211,8 @@ def _effect(question: Question, one: Unknown, key: RunKey) -> float:
     ends = []
     for value in (one.low, one.high):
         deployment, fleet = stated_at(question.deployment, question.fleet, {one.id: value})
-        ends.append(scenario_of(key, deployment, fleet))
+        ground = replace(question.ground, deployment=deployment, fleet=fleet)
+        ends.append(scenario_of(key, ground))
     low, high = ends
     if low is None or high is None or not low.tiers:
         return 0.0

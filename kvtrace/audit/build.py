@@ -18,9 +18,12 @@ from kvtrace.audit.money.bills import build_bills
 from kvtrace.audit.money.build import Priced, build_economics, pair_of
 from kvtrace.audit.money.calendar import last_day, windows_per_day
 from kvtrace.audit.money.gpu_worth import gpu_worth, load_profile
+from kvtrace.audit.options.frontier import build_frontier
+from kvtrace.audit.options.kinds import quantised_ids
 from kvtrace.audit.options.table import Money, build_options
 from kvtrace.audit.record import (
     AUDIT_SCHEMA_VERSION,
+    AbsentOption,
     AuditRecord,
     Data,
     Kv,
@@ -134,6 +137,12 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         tables=_tables(inputs, basis, measured, prefill) | part.tables,
         reproduce=_reproduce(inputs),
         replay_window=basis.window,
+        absent_options=[
+            AbsentOption(id=one.option_id, title=one.title, reason=one.reason)
+            for one in inputs.absent_options
+        ],
+        options_left_to_full=inputs.options_left_to_full,
+        frontier=build_frontier(basis.options),
         fleets=build_fleet_sizes(inputs.fleet_facts, inputs.fleet, basis.fleets, data.span_s),
         economics=build_economics(
             basis.options,
@@ -207,6 +216,7 @@ def _basis(inputs: AuditInput) -> _Basis:
         deployment=inputs.deployment,
         span_s=None if inputs.trace is None else arrival_span_s(inputs.trace),
         factor=prefill_factor(inputs.deployment),
+        options={one.option_id: one for one in inputs.options},
         has_monthly_load=data.span_s is not None and data.span_s >= MIN_SPAN.value,
     )
     options = build_options(inputs.replays, inputs.fleet, money=money, arbiter=inputs.arbiter)
@@ -301,6 +311,7 @@ def _fleets(inputs: AuditInput, *, arbiter: Sequence[ReplayResult]) -> Fleets:
         target=inputs.fleet.slo,
         slack_s={ident: lookup_slack_s(inputs.deployment, ident) for ident in ids},
         ends=inputs.ends,
+        options=inputs.options,
     )
 
 
@@ -324,6 +335,7 @@ def _weighing(inputs: AuditInput, basis: _Basis) -> Weighing:
         unconfirmed=inputs.unconfirmed,
         next_measurement=_next_measurement(inputs, basis.reuse),
         around=_circumstances(inputs),
+        quantised=quantised_ids(inputs.options),
         tiers_below_hbm=tiers_below_hbm(inputs.queries, basis.data),
     )
 

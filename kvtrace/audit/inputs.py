@@ -15,7 +15,7 @@ from kvtrace.audit.slo.ends import EndFleet
 from kvtrace.audit.uncertainty.design import ReplayedDesign
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
-from kvtrace.replay.options.option import ReplayOption
+from kvtrace.replay.options.option import AbsentOption, ReplayOption
 from kvtrace.replay.result import ReplayResult
 from kvtrace.schema.arrays import IntArray, RequestTrace
 from kvtrace.schema.manifest import Manifest
@@ -129,6 +129,10 @@ class AuditInput:
     options: tuple[ReplayOption, ...] = ()
     """What was replayed in `replays`, with what each option needs; an option that is absent here is
     priced by its id."""
+    absent_options: tuple[AbsentOption, ...] = ()
+    """Options that cannot be replayed here, with the reason of each."""
+    options_left_to_full: int = 0
+    """Options that only `--depth full` replays."""
     reuse_value: ReuseValue | None = None
     """What one reused token is worth; null: no reuse, or no price of a prefill."""
 

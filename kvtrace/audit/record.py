@@ -23,6 +23,9 @@ AUDIT_SCHEMA_VERSION: Final = 1
 Outcome = Literal["pays", "does_not_pay", "pays_only_if", "cannot_tell"]
 Level = Literal["low", "medium", "high"]
 Severity = Literal["info", "warning", "critical"]
+Family = Literal["today", "local", "pool", "hardware"]
+"""today: nothing is added; local: routing, DRAM, SSD, number formats or isolation on the instances
+as they are; pool: KV that all instances share; hardware: another GPU."""
 Basis = Literal["measured", "idealised", "modelled"]
 """What a table rests on. measured: what was logged; idealised: the blocks of the trace in caches
 that hold everything at once; modelled: a model, or sizes of tiers that no log states."""
@@ -227,8 +230,58 @@ class Option(msgspec.Struct, kw_only=True):
     """Its figures against today's, in one sentence; null where there is nothing to compare with."""
     keeps_slo: bool | None = None
     """TTFT and TPOT within tolerance of today's on the stated fleet; null: nothing to compare."""
+    family: Family | None = None
+    """What kind of change to today's service it is; null in older records."""
+    place: str | None = None
+    """Where a pool lives: peer_dram | dram_nodes | dram_ssd_nodes | file_system | managed_cache."""
+    wire: str | None = None
+    """How a pool is reached: tcp | rdma_bounce | rdma_direct."""
+    port_bits_per_s: float | None = None
+    """Line rate of the ports to a pool, where the option states one."""
+    is_quantised: bool = False
+    """KV of fewer bits than today's; accuracy is not evaluated."""
+    is_quick: bool = True
+    """Replayed at `--depth quick`, too."""
+    is_on_frontier: bool | None = None
+    """No other option has both a lower cost and a shorter P99 TTFT; null where one is unknown."""
     extra_hit_tokens: int | None = None
     """Hit tokens beyond the best option that needs no pool; null for those options."""
+
+
+class AbsentOption(msgspec.Struct, kw_only=True):
+    """An option that could not be replayed."""
+
+    id: str
+    title: str
+    reason: str
+
+
+class FrontierStep(msgspec.Struct, kw_only=True):
+    """One option of the frontier of cost against P99 TTFT, in the order of rising cost."""
+
+    option: str
+    usd_per_month: float
+    ttft_s: float
+    """p99; p90 where too few requests were replayed for it, see `ttft_is_p90`."""
+    usd_per_ms: float | None
+    """What each ms less than the step before costs a month; null for the first step."""
+    keeps_slo: bool | None
+
+
+class Frontier(msgspec.Struct, kw_only=True):
+    """What a shorter tail costs, over all options that carry the load; all figures modelled."""
+
+    steps: list[FrontierStep]
+    ttft_is_p90: bool = False
+    cheapest: str | None = None
+    """The option that keeps the SLO at the least cost, of equal cost the one with the shorter tail;
+    null: none does."""
+    cheapest_as_it_is: str | None = None
+    """The same among options with KV in as many bits as today."""
+    weighed: int = 0
+    """Options whose cost and tail are known and that carry the load."""
+    unpriced: list[str] = []
+    """Options that carry the load and whose cost is not known: not weighed."""
 
 
 class ReplayWindow(msgspec.Struct, kw_only=True):
@@ -339,6 +392,12 @@ class AuditRecord(msgspec.Struct, kw_only=True):
     reproduce: Reproduce
     replay_window: ReplayWindow | None = None
     """Of all options; null where nothing was replayed."""
+    absent_options: list[AbsentOption] = []
+    """Options that cannot be replayed here, with the reason of each."""
+    options_left_to_full: int = 0
+    """Options that only `--depth full` replays."""
+    frontier: Frontier | None = None
+    """Null where nothing was replayed."""
     fleets: FleetSizes | None = None
     """The fleet that each option needs; null where no option without a pool carries the load."""
     economics: Economics | None = None

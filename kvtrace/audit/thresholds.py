@@ -223,3 +223,15 @@ HOT_NODE: Final = Threshold(
     "policy: one node of the pool serves three quarters of its traffic, as where the blocks of a "
     "prompt that all requests share are on it; measure the bytes of each node in production",
 )
+LONG_PROMPT_QUANTILE: Final = Threshold(
+    "long_prompt_quantile",
+    0.9,
+    "ratio",
+    "policy: isolation keeps the longest tenth of the prompts apart",
+)
+LONG_PROMPT_TIMES: Final = Threshold(
+    "long_prompt_times_median",
+    2.0,
+    "times",
+    "policy: below twice the median length no prompt stands in the way of others by its length",
+)

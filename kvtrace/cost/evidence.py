@@ -50,6 +50,11 @@ class Constant:
             high=None if self.high is None else self.high * factor,
         )
 
+    def at_end(self, *, high: bool) -> Constant:
+        """The constant at its low or high end, exact; as it is where that end is not known."""
+        value = self.high if high else self.low
+        return self if value is None else replace(self, value=value, low=None, high=None)
+
     def given(self, value: float, *, source: str) -> Constant:
         """The same constant as the user states it: exact, kind `given`."""
         return replace(self, value=value, low=None, high=None, kind="given", source=source)

@@ -36,6 +36,15 @@ class Link:
             op_s=self.op_s.scaled(1 / factor),
         )
 
+    def at_end(self, *, fast: bool) -> Link:
+        """The same link with rate, fixed costs and latency at one end of their ranges."""
+        return replace(
+            self,
+            max_bytes_per_s=self.max_bytes_per_s.at_end(high=fast),
+            op_s=self.op_s.at_end(high=not fast),
+            latency_s=self.latency_s.at_end(high=not fast),
+        )
+
     def constants(self) -> tuple[Constant, ...]:
         """All numbers of the link."""
         return (self.peak_bytes_per_s, self.max_bytes_per_s, self.op_s, self.latency_s)

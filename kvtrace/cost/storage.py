@@ -32,6 +32,8 @@ class StorageTier:
     """Null where nobody published one."""
     first_byte_s: Constant
     """Seconds to the first byte of one read."""
+    capacity_bytes: Constant | None = None
+    """Of one drive or node; null where the rates of any size are alike, or nobody stated one."""
 
     @property
     def is_shared(self) -> bool:
@@ -65,10 +67,21 @@ class StorageTier:
         )
         return Link(self.tier, rate, rate, none, self.first_byte_s)
 
+    def at_end(self, *, fast: bool) -> StorageTier:
+        """The same store with rates and first byte at one end of their ranges."""
+        write = self.write_bytes_per_s
+        return replace(
+            self,
+            read_bytes_per_s=self.read_bytes_per_s.at_end(high=fast),
+            write_bytes_per_s=None if write is None else write.at_end(high=fast),
+            first_byte_s=self.first_byte_s.at_end(high=not fast),
+        )
+
     def constants(self) -> tuple[Constant, ...]:
         """All numbers of the tier."""
         write = () if self.write_bytes_per_s is None else (self.write_bytes_per_s,)
-        return (self.read_bytes_per_s, *write, self.first_byte_s)
+        size = () if self.capacity_bytes is None else (self.capacity_bytes,)
+        return (self.read_bytes_per_s, *write, self.first_byte_s, *size)
 
 
 def list_tiers() -> tuple[str, ...]:
@@ -107,4 +120,5 @@ def load_tier(name: str) -> StorageTier:
         read_bytes_per_s=rate,
         write_bytes_per_s=read("write_bytes_per_s", "B/s", "writes"),
         first_byte_s=first,
+        capacity_bytes=read("capacity_bytes", "B", "capacity"),
     )

@@ -14,7 +14,7 @@ from kvtrace.cost.hardware_file.read import profile_of
 from kvtrace.cost.profiles import load_hardware
 from kvtrace.errors import UsageError
 from kvtrace.replay.engines import with_engine
-from kvtrace.replay.presets import build_scenarios
+from kvtrace.replay.options.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, Scenario, TierScope, TierSpec
 from kvtrace.scenarios.effects import check_effects, check_usable
 from kvtrace.scenarios.plan import Plan, TierPlan, find_tier

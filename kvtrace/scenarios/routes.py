@@ -11,7 +11,7 @@ from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.cost.tier_paths import find_path
 from kvtrace.cost.transfer import Hop
-from kvtrace.replay.presets import build_scenarios
+from kvtrace.replay.options.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, StageSpec, TierScope, TierSpec
 
 OPTION_OF_PATH: Final[Mapping[str, str]] = {

@@ -37,79 +37,37 @@ owned_requests as (   -- one row per scope and request whose group is known
         cache_domain::hugeint * 1000000000000 + conversation
     from per_request
 ),
-owned_atoms as (   -- one row per scope and atom of such a request
+owned_atoms as (   -- one row per scope and atom of such a request: whether the group held it before
     select
         owned.scope,
         owned.owner,
         owned.request_key,
         facts.cache_domain,
         facts.atom,
-        facts.arrival_rank,
         facts.is_reusable,
         facts.token_count,
-        owned.prompt_tokens is not null as is_counted
+        owned.prompt_tokens is not null as is_counted,
+        min(facts.arrival_rank) over (
+            partition by owned.scope, owned.owner, facts.cache_domain, facts.atom
+        ) < facts.arrival_rank as is_held_by_group
     from reuse as facts
     join owned_requests as owned on owned.request_key = facts.request_key
 ),
-copies as (   -- one row per scope, group and atom: since when the group holds it
-    select
-        scope,
-        owner,
-        cache_domain,
-        atom,
-        min(arrival_rank) as first_rank,
-        max(token_count) as token_count
-    from owned_atoms
-    group by scope, owner, cache_domain, atom
-),
-holders as (   -- one row per scope and atom: who held it first, and since when a second group does
-    select
-        scope,
-        cache_domain,
-        atom,
-        arg_min(owner, first_rank) as first_owner,
-        min(first_rank) as first_rank,
-        min(first_rank, 2)[2] as second_rank
-    from copies
-    group by scope, cache_domain, atom
-),
-held_atoms as (   -- one row per scope and atom of such a request: who held it before
-    select
-        atoms.scope,
-        atoms.request_key,
-        atoms.is_reusable,
-        atoms.is_counted,
-        atoms.token_count,
-        copies.first_rank < atoms.arrival_rank as is_held_by_group,
-        coalesce(
-            case
-                when holders.first_owner = atoms.owner then holders.second_rank
-                else holders.first_rank
-            end < atoms.arrival_rank,
-            false
-        ) as is_held_by_others
-    from owned_atoms as atoms
-    join copies
-        on copies.scope = atoms.scope
-        and copies.owner = atoms.owner
-        and copies.cache_domain = atoms.cache_domain
-        and copies.atom = atoms.atom
-    join holders
-        on holders.scope = atoms.scope
-        and holders.cache_domain = atoms.cache_domain
-        and holders.atom = atoms.atom
-),
-reused as (   -- one row per scope whose groups are known: tokens that anybody held before, and who
+reused as (   -- one row per scope whose groups are known: tokens that anybody held before, and the group
     select
         scope,
         coalesce(sum(token_count) filter (is_counted and is_reusable), 0) as global_reusable_tokens,
         coalesce(sum(token_count) filter (is_counted and is_reusable and is_held_by_group), 0)
             as reusable_tokens,
-        coalesce(sum(token_count) filter (is_counted and is_held_by_others), 0) as shared_tokens,
         count(distinct request_key) filter (is_reusable and not is_held_by_group)
             as reaching_requests
-    from held_atoms
+    from owned_atoms
     group by scope
+),
+copies as (   -- one row per scope, group and atom: its tokens, held once by the group
+    select scope, owner, max(token_count) as token_count
+    from owned_atoms
+    group by scope, owner, cache_domain, atom
 ),
 held as (   -- one row per scope: what an unlimited cache of each group holds, together
     select scope, sum(token_count) as held_tokens
@@ -135,7 +93,6 @@ scopes as (   -- one row per scope, the widest first
         known.prompt_tokens,
         reused.global_reusable_tokens,
         reused.reusable_tokens,
-        reused.shared_tokens,
         reused.global_reusable_tokens - reused.reusable_tokens as lost_tokens,
         reused.reaching_requests,
         held.held_tokens
@@ -157,7 +114,6 @@ select
     reusable_tokens::bigint as reusable_tokens,            -- tokens: of these, held before by a request of the same group
     global_reusable_tokens::bigint as global_reusable_tokens,   -- tokens: of these, held before by anybody's request
     lost_tokens::bigint as lost_tokens,                    -- tokens: global_reusable_tokens - reusable_tokens: reusable only of another group's request
-    shared_tokens::bigint as shared_tokens,                -- tokens: of global_reusable_tokens, held before by another group, whether or not by the same group, too: what one group can learn of another
     reusable_tokens / nullif(prompt_tokens, 0) as reusable_ratio_tokens,   -- ratio: reusable_tokens / prompt_tokens
     lost_tokens / nullif(global_reusable_tokens, 0) as lost_ratio_tokens,  -- ratio: lost_tokens / global_reusable_tokens
     reaching_requests::bigint as reaching_requests,        -- requests: that begin with tokens which only another group held before

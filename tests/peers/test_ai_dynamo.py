@@ -19,7 +19,7 @@ import pytest
 from kvtrace.cost.deployment import build_deployment
 from kvtrace.cost.fleet import default_fleet
 from kvtrace.replay.engine import simulate
-from kvtrace.replay.presets import build_scenarios
+from kvtrace.replay.options.presets import build_scenarios
 from kvtrace.replay.scenario import Scenario
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.units import NS_PER_S

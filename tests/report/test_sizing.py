@@ -200,13 +200,8 @@ def scoped() -> AuditRecord:
     record = make_record()
     columns = {"scope": "name", "lost_tokens": "tokens", "known_requests": "requests"}
     columns |= {"reusable_tokens": "tokens", "lost_ratio_tokens": "ratio"}
-    columns |= {"shared_tokens": "tokens"}
     record.tables["sharing/scopes"] = make_table(
-        "sharing/scopes",
-        "Scopes",
-        columns,
-        [["tenant", 40, 9, 60, 0.4, 70]],
-        query="sharing/scopes",
+        "sharing/scopes", "Scopes", columns, [["tenant", 40, 9, 60, 0.4]], query="sharing/scopes"
     )
     known = {"known_requests": 9, "requests": 10, "reaching_requests": 2}
     record.sharing = [
@@ -238,7 +233,7 @@ def scoped() -> AuditRecord:
 def test_isolation_has_its_price_and_an_unknown_scope_its_flag() -> None:
     part = scopes(scoped(), load_texts("en"))
     text = said(part)
-    assert "3 tenants (9 requests name one) find 70 tokens" in text
+    assert "3 tenants (9 requests name one)" in text
     assert "gives up 40 tokens (40 % of what" in text
     assert "worth $12.00/month ($4.00/month – $30.00/month)" in text
     assert "Users: nobody says. To know it: `--mapping`." in text

@@ -10,7 +10,7 @@ import pytest
 from kvtrace.api.setup import check_names, choose_deployment, choose_fleet
 from kvtrace.config import Settings, Value, resolve_settings
 from kvtrace.errors import UsageError
-from kvtrace.replay.presets import build_scenarios
+from kvtrace.replay.options.presets import build_scenarios
 from kvtrace.schema.manifest import Manifest, SourceEntry, Totals
 
 

@@ -31,10 +31,16 @@ pool_nics_per_node = 2
 dram_idle_bytes_per_instance = "64GiB"
 gpu_usd_per_hour = 3.0
 
+[gpu_nodes]
+dram_room = "0B"
+nvme_free = "0B"
+
 [gpu_contract]
 kind = "reserved"
 until = 2026-05-31
 """
+"""No room for more DRAM or SSD: in the GPU nodes, as much as the pool has would do as well, and
+cost less."""
 AFTER_THE_CONTRACT = "2026-06-30T00:00:00+00:00"
 
 
@@ -100,7 +106,9 @@ def audit(
 
 
 def test_pays(tmp_path: Path) -> None:
-    record = audit(write_log(tmp_path / "log.jsonl", quiet_hours=23))
+    # 9.8 M tokens of documents: more than the HBM of three instances holds with KV in fp8, too.
+    log = write_log(tmp_path / "log.jsonl", requests=7200, documents=600, quiet_hours=23)
+    record = audit(log)
     verdict = record.verdict
     assert verdict.outcome == "pays", verdict.headline
     options = {option.id: option for option in record.options}
@@ -123,7 +131,7 @@ def test_a_rival_that_keeps_the_slo_with_fewer_instances_takes_the_saving(tmp_pa
     log = write_log(tmp_path / "log.jsonl")
     verdict = audit(log, fleet=FLEET.replace("64GiB", "2TiB")).verdict
     assert verdict.outcome == "does_not_pay"
-    assert "routing leaves is worth less than the cheapest pool costs" in verdict.headline
+    assert "KV-centric routing already serves the hits" in verdict.headline
 
 
 def test_a_pool_that_alone_carries_the_load_saves_no_instance_while_it_may_be_down(
@@ -185,6 +193,21 @@ def test_twenty_requests_prove_nothing(tmp_path: Path) -> None:
     assert verdict.outcome == "cannot_tell"
 
 
+def test_a_rival_with_kv_in_fp8_is_a_condition_and_not_a_rival(tmp_path: Path) -> None:
+    # 4.9 M tokens of documents: in fp8 the HBM of three instances holds them all.
+    record = audit(write_log(tmp_path / "log.jsonl", quiet_hours=23))
+    assert record.verdict.outcome == "pays_only_if"
+    assert "accuracy is not evaluated here" in record.verdict.headline
+    narrow = next(option for option in record.options if option.is_quantised)
+    assert narrow.id == "dram_idle_kv_routing_fp8"
+    assert record.verdict.rival == "HBM only"
+    frontier = record.frontier
+    assert frontier is not None
+    # It keeps the SLO for nothing; among KV as it is, HBM alone does, which is today.
+    assert frontier.cheapest == narrow.id
+    assert frontier.cheapest_as_it_is != narrow.id
+
+
 def test_an_hour_of_log_does_not_stand_for_every_hour_of_a_month(tmp_path: Path) -> None:
     verdict = audit(write_log(tmp_path / "log.jsonl")).verdict
     assert verdict.outcome == "pays_only_if"
@@ -205,7 +228,8 @@ def test_does_not_pay_where_all_prefill_is_worth_less_than_the_pool(tmp_path: Pa
     log = write_log(
         tmp_path / "log.jsonl", requests=1200, per_second=0.33, documents=3, document_blocks=1
     )
-    verdict = audit(log).verdict
+    # No DRAM idles: a pool of it, which buys nothing, is no option.
+    verdict = audit(log, fleet=FLEET.replace("64GiB", "0GiB")).verdict
     assert verdict.outcome == "does_not_pay"
     assert "even if it made all prefill free" in verdict.headline
 

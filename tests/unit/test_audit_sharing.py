@@ -26,7 +26,6 @@ def rows(**tenant: Any) -> Any:
         "requests": 100,
         "reusable_tokens": 600,
         "lost_tokens": 200,
-        "shared_tokens": 500,
         "lost_ratio_tokens": 0.25,
         "reaching_requests": 12,
         "worth_usd_per_month": 60.0,
@@ -79,18 +78,16 @@ def test_tenants_on_one_cache_are_a_finding_with_the_price_of_a_salt() -> None:
     found = finding_of(rows())
     assert found is not None
     assert found.severity == "warning"
-    assert (
-        "find 500 tokens that another tenant sent before, 200 of them only there" in found.message
-    )
-    assert "gives up the latter, $20 of GPU time a month" in found.message
+    assert "200 reusable tokens (25.0 % of theirs), in 12 requests" in found.message
+    assert "this reuse, $20 of GPU time a month" in found.message
     assert "cache_salt" in found.action
     assert "CVE-2025-46570" in found.threshold.source
     assert found.table == "sharing/scopes"
-    assert {q.id: q.value for q in found.evidence}["cross_tenant_tokens"] == 500
+    assert {q.id: q.value for q in found.evidence}["cross_tenant_reusable_tokens"] == 200
 
 
 def test_tenants_that_share_nothing_are_told_that_a_salt_is_free() -> None:
-    found = finding_of(rows(lost_tokens=0, shared_tokens=0, isolation_usd_per_month=0.0))
+    found = finding_of(rows(lost_tokens=0, isolation_usd_per_month=0.0))
     assert found is not None
     assert found.severity == "info"
     assert "costs no reuse" in found.message

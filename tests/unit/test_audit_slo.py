@@ -25,7 +25,8 @@ from kvtrace.audit.uncertainty.sensitivity import (
     net_negative_range,
     prefill_factor,
 )
-from kvtrace.replay.presets import build_scenarios
+from kvtrace.replay.options.ground import Ground
+from kvtrace.replay.options.presets import build_scenarios
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario, TierSpec
 from kvtrace.schema.arrays import RequestTrace
@@ -474,7 +475,8 @@ def test_the_ends_replay_each_claim_with_slow_moves_and_both_prefills() -> None:
         ]
 
     deployment, fleet = make_deployment(), make_fleet()
-    ends = replay_ends(fleets.claims(), fleets.today, make_trace(), (deployment, fleet), replay)
+    ground = Ground(deployment=deployment, fleet=fleet)
+    ends = replay_ends(fleets.claims(), fleets.today, make_trace(), ground, replay)
     assert [end.title for end in ends] == [end.title for end in ENDS]
     one_end = [(s.option_id, s.instances) for s in seen[: len(seen) // 2]]
     assert one_end[:2] == [("hbm_only", 8), ("pool_dram_rdma_direct", 7)]

@@ -16,7 +16,7 @@ from kvtrace.cost import Deployment, build_deployment
 from kvtrace.cost.fleet import default_fleet
 from kvtrace.cost.providers import aiconfigurator as provider
 from kvtrace.errors import ModelError, UsageError
-from kvtrace.replay.presets import build_scenarios
+from kvtrace.replay.options.presets import build_scenarios
 
 COMPILED: list[tuple[str, str, str, dict[str, object]]] = []
 

@@ -11,7 +11,7 @@ import pytest
 from kvtrace.cost.deployment import build_deployment
 from kvtrace.cost.fleet import default_fleet
 from kvtrace.replay.engine import simulate
-from kvtrace.replay.presets import build_scenarios, with_arbiter
+from kvtrace.replay.options.presets import build_scenarios, with_arbiter
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.window import slice_requests, spread_arrivals
 from kvtrace.scenarios.build import build_scenario

@@ -9,7 +9,7 @@ import pytest
 from kvtrace.cost.deployment import Deployment, build_deployment
 from kvtrace.cost.fleet import Fleet, default_fleet
 from kvtrace.replay.engine import simulate
-from kvtrace.replay.presets import build_scenarios, with_arbiter
+from kvtrace.replay.options.presets import build_scenarios, with_arbiter
 from kvtrace.replay.scenario import Scenario
 from tests.unit.replay_cases import Ask, make_trace
 

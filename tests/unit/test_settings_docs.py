@@ -38,6 +38,7 @@ def test_the_fleet_example_names_every_key_and_is_accepted(tmp_path: Path) -> No
     # An instance's room is in the remark beside that of a node.
     assert {one for one in named if "prices." not in one} == keys - {
         "instances.dram_free",
+        "instances.dram_room",
         "instances.nvme_free",
     }
     assert all(f"`{key}`" in DOCS for key in FLAT)

@@ -31,7 +31,8 @@ from kvtrace.cost.evidence import moves_constant
 from kvtrace.cost.fleet import Fleet, default_fleet
 from kvtrace.cost.hardware_file.calibration import CALIBRATED
 from kvtrace.exec.progress import SilentProgress
-from kvtrace.replay.presets import build_scenarios
+from kvtrace.replay.options.ground import Ground
+from kvtrace.replay.options.presets import build_scenarios
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.window import WindowedTrace
 from tests.unit.audit_fakes import make_trace
@@ -167,7 +168,9 @@ def test_a_design_replays_the_middle_the_ends_and_the_points_of_what_matters(
     monkeypatch.setattr(uncertainty, "MOST_POINTS", 8)
     trace = make_trace(requests=60, span_s=30.0)
     with WindowRuns(WindowedTrace(trace, 0), SilentProgress(), workers=1) as run:
-        replays = replay_options(run, deployment, fleet, SilentProgress())
+        replays = replay_options(
+            run, Ground(deployment=deployment, fleet=fleet), SilentProgress(), is_full=False
+        )
         asked = Asked(replays, None, deployment, fleet, None)
         design = replay_design(asked, run, 3, SilentProgress())
     assert design is not None
@@ -197,7 +200,9 @@ def test_what_the_budget_has_no_room_for_stays_and_history_counts_a_tenth(
 ) -> None:
     trace = make_trace(requests=60, span_s=30.0)
     with WindowRuns(WindowedTrace(trace, 0), SilentProgress(), workers=1) as run:
-        replays = replay_options(run, deployment, fleet, SilentProgress())
+        replays = replay_options(
+            run, Ground(deployment=deployment, fleet=fleet), SilentProgress(), is_full=False
+        )
     asked = Asked(replays, None, deployment, fleet, None)
     question = question_of(asked)
     assert question is not None
@@ -218,7 +223,9 @@ def test_a_design_beyond_the_budget_says_so_and_keeps_the_middle(
 ) -> None:
     monkeypatch.setattr(uncertainty, "BUDGET_REQUESTS", 1_000)
     with WindowRuns(WindowedTrace(make_trace(requests=60), 0), SilentProgress(), workers=1) as run:
-        replays = replay_options(run, deployment, fleet, SilentProgress())
+        replays = replay_options(
+            run, Ground(deployment=deployment, fleet=fleet), SilentProgress(), is_full=False
+        )
         asked = Asked(replays, None, deployment, fleet, None)
         design = replay_design(asked, run, 3, SilentProgress())
     assert design is not None

@@ -24,6 +24,7 @@ from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.cost.tco.need import Need
+from kvtrace.replay.options.recipes import family_of
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import PrefillTime, Scenario
 from kvtrace.schema.arrays import RequestTrace
@@ -197,12 +198,12 @@ class Check:
 
 
 def is_pool(option_id: str) -> bool:
-    """Whether the option is a pooled one."""
-    return option_id.startswith("pool_")
+    """Whether all instances share the KV of the option, by its family in the catalogue."""
+    return family_of(option_id) == "pool"
 
 
 def is_local(option_id: str) -> bool:
-    """Whether the option reuses KV without a pool: a rival of the pool."""
+    """Whether the option reuses KV without a pool: a rival of the pool, free or not."""
     return not is_pool(option_id) and option_id not in {"as_observed", "recompute"}
 
 

@@ -18,7 +18,7 @@ def shared_cache_leaks_timing(evidence: Evidence) -> Hit | None:
         return None
     lost = scope.lost_tokens or 0
     return Hit(
-        severity="warning" if lost or scope.shared_tokens else "info",
+        severity="warning" if lost else "info",
         confidence="medium",
         message=_message(scope, lost),
         evidence=_evidence(scope),
@@ -28,19 +28,19 @@ def shared_cache_leaks_timing(evidence: Evidence) -> Hit | None:
 def _message(scope: SharingScope, lost: int) -> str:
     who = scope.scope
     known = f"{scope.known_requests:,} of {scope.requests:,} requests"
-    if not scope.shared_tokens and not lost:
+    if not lost:
         return (
             f"{scope.groups:,} {who}s (named by {known}) share no token in this trace, so that a "
             "salt for each costs no reuse; without one, any of them can guess a prefix of another "
             "and read from its TTFT whether it is cached"
         )
     return (
-        f"{scope.groups:,} {who}s (named by {known}) find {scope.shared_tokens or 0:,} tokens that "
-        f"another {who} sent before, {lost:,} of them only there "
-        f"({percent(scope.lost_ratio_tokens or 0.0)} of their reuse, in "
-        f"{scope.reaching_requests or 0:,} requests). Where caches do not tell {who}s apart such "
-        f"hits are faster, which shows one {who} by its TTFT what another has sent. A salt for "
-        f"each {who} gives up the latter{_price(scope.isolation)}"
+        f"{scope.groups:,} {who}s (named by {known}): {lost:,} reusable tokens "
+        f"({percent(scope.lost_ratio_tokens or 0.0)} of theirs), in "
+        f"{scope.reaching_requests or 0:,} requests, were held only by another {who}'s requests "
+        f"before. Where caches do not tell {who}s apart these hits are faster, which shows one "
+        f"{who} by its TTFT what another has sent. A salt for each {who} gives up this reuse"
+        f"{_price(scope.isolation)}"
     )
 
 
@@ -54,8 +54,7 @@ def _evidence(scope: SharingScope) -> tuple[Quantity, ...]:
     who = scope.scope
     told = known_only(
         measured(f"{who}s", scope.groups, f"{who}s", SCOPES_QUERY),
-        measured(f"cross_{who}_tokens", scope.shared_tokens, "tokens", SCOPES_QUERY),
-        measured(f"only_cross_{who}_tokens", scope.lost_tokens, "tokens", SCOPES_QUERY),
+        measured(f"cross_{who}_reusable_tokens", scope.lost_tokens, "tokens", SCOPES_QUERY),
         measured(f"cross_{who}_requests", scope.reaching_requests, "requests", SCOPES_QUERY),
     )
     return told if scope.isolation is None else (*told, scope.isolation)

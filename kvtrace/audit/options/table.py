@@ -5,7 +5,7 @@ All figures are modelled.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,6 +25,8 @@ from kvtrace.audit.uncertainty.sensitivity import net_negative_range
 from kvtrace.audit.verdict.bounds import recompute_instance_s
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
+from kvtrace.replay.options.option import ReplayOption
+from kvtrace.replay.options.recipes import family_of
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.summary import gpu_seconds, hit_costs, move_seconds, percentiles
 from kvtrace.schema.arrays import FloatArray
@@ -47,6 +49,8 @@ class Money:
     """Of the arrivals; null: no saving is given."""
     factor: Range = field(default_factory=lambda: Range.exact(1.0))
     """Prefill seconds over the range of the GEMM efficiency."""
+    options: Mapping[str, ReplayOption] = field(default_factory=dict)
+    """What is known of each option beside its replay, by its id."""
     has_monthly_load: bool = True
     """False: a window too short to stand for a month; savings stay null."""
 
@@ -69,6 +73,7 @@ def build_options(
     options = []
     for result in results:
         option = _option(result, by_id.get(_NOTHING), money)
+        _add_kind(option, money.options.get(option.id))
         other = sparing.get(option.id)
         if other is not None:
             option.hit_cost.with_arbiter = _hit_cost(other, money)
@@ -111,7 +116,17 @@ def _option(result: ReplayResult, nothing: ReplayResult | None, money: Money) ->
         binds=_binds(result),
         is_feasible=not result.is_overloaded,
         offered_load=finite(result.offered_load),
+        family=family_of(scenario.option_id),
     )
+
+
+def _add_kind(option: Option, known: ReplayOption | None) -> None:
+    """Where it lives, over which wire, and whether everybody would call its answers the same."""
+    if known is None:
+        return
+    option.place, option.wire = known.place, known.wire
+    option.port_bits_per_s = known.port_bits_per_s
+    option.is_quantised, option.is_quick = known.is_quantised, known.is_quick
 
 
 def _add_slo(option: Option, fleets: Fleets) -> None:

@@ -22,9 +22,6 @@ class SharingScope(msgspec.Struct, kw_only=True):
     """Of what anybody held before, reusable only of another group's request."""
     lost_ratio_tokens: float | None
     """lost_tokens / what the same requests could reuse of anybody's."""
-    shared_tokens: int | None = None
-    """Reusable tokens that another group held before, whether or not the same group did, too: what
-    one group can learn of another."""
     reaching_requests: int | None
     """Requests that begin with tokens which only another group held before."""
     worth: Quantity | None = None

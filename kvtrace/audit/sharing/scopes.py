@@ -59,7 +59,6 @@ def _scope(row: Row, value: ReuseValue | None) -> SharingScope:
         reusable_tokens=count(row, "reusable_tokens"),
         lost_tokens=lost,
         lost_ratio_tokens=number(row, "lost_ratio_tokens"),
-        shared_tokens=count(row, "shared_tokens"),
         reaching_requests=count(row, "reaching_requests"),
         worth=_usd(row, "worth_usd_per_month", f"reuse within one {_of(scope)}", value),
         isolation=None

@@ -73,7 +73,8 @@ def lookup_slack_s(deployment: Deployment, option_id: str) -> float:
     hardware = deployment.hardware
     if option_id.startswith("pool_"):
         return _above(hardware.pool_lookup_s)
-    return _above(hardware.dram_lookup_s) if option_id.startswith("dram_") else 0.0
+    is_tiered = option_id.startswith(("dram_", "local_"))
+    return _above(hardware.dram_lookup_s) if is_tiered else 0.0
 
 
 def _above(constant: Constant) -> float:

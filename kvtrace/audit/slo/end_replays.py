@@ -9,9 +9,10 @@ from kvtrace.audit.findings.check import is_pool
 from kvtrace.audit.slo.check import check_slo, lookup_slack_s
 from kvtrace.audit.slo.ends import ENDS, Claim, End, EndFleet, RunKey
 from kvtrace.audit.uncertainty.sensitivity import at_end, end_of
-from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
-from kvtrace.replay.presets import build_scenarios, with_arbiter
+from kvtrace.replay.options.catalogue import find_option
+from kvtrace.replay.options.ground import Ground
+from kvtrace.replay.options.presets import with_arbiter
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
 from kvtrace.schema.arrays import RequestTrace
@@ -24,7 +25,7 @@ def replay_ends(
     claims: Sequence[Claim],
     today: ReplayResult | None,
     window: RequestTrace,
-    stated: tuple[Deployment, Fleet],
+    stated: Ground,
     replay_all: ReplayAll,
 ) -> tuple[EndFleet, ...]:
     """Every claim of saved instances at both ends; empty where nothing is claimed.
@@ -44,13 +45,17 @@ def replay_ends(
 
 
 def _scenarios(
-    end: End, keys: Sequence[RunKey], stated: tuple[Deployment, Fleet]
+    end: End, keys: Sequence[RunKey], stated: Ground
 ) -> Iterator[tuple[RunKey, Scenario]]:
-    """The presets among the options at an end."""
-    deployment = at_end(stated[0], moves=end.moves, prefill=end.prefill)
-    fleet = worst_fleet(stated[1])
+    """The options at an end, as far as they are of the catalogue."""
+    ground = replace(
+        stated,
+        deployment=at_end(stated.deployment, moves=end.moves, prefill=end.prefill),
+        fleet=worst_fleet(stated.fleet),
+        has_slow_ports=end.moves == "slow",
+    )
     for key in keys:
-        scenario = scenario_of(key, deployment, fleet)
+        scenario = scenario_of(key, ground)
         if scenario is not None:
             yield key, scenario
 
@@ -61,16 +66,16 @@ def _checked(
     made: Mapping[RunKey, ReplayResult],
     today: ReplayResult | None,
     window: RequestTrace,
-    stated: tuple[Deployment, Fleet],
+    stated: Ground,
 ) -> EndFleet:
     reference = None if today is None else made.get(key_of(today))
     checks = {}
     for key in wanted:
         result = made.get(key)
         if result is not None:
-            slack_s = lookup_slack_s(stated[0], key.option_id)
+            slack_s = lookup_slack_s(stated.deployment, key.option_id)
             checks[key] = check_slo(
-                window, result, reference or result, slack_s=slack_s, target=stated[1].slo
+                window, result, reference or result, slack_s=slack_s, target=stated.fleet.slo
             )
     return EndFleet(end.title, checks, has_reference=reference is not None)
 
@@ -81,14 +86,13 @@ def key_of(result: ReplayResult) -> RunKey:
     return RunKey(scenario.option_id, scenario.instances, scenario.load_decision)
 
 
-def scenario_of(key: RunKey, deployment: Deployment, fleet: Fleet) -> Scenario | None:
-    """The scenario of one replay; null for an option that is no preset."""
-    sized = build_scenarios(deployment, replace(fleet, instances=key.instances))
-    for scenario in sized:
-        if scenario.option_id == key.option_id:
-            is_sparing = key.load_decision == "arbiter" and is_pool(key.option_id)
-            return with_arbiter(scenario) if is_sparing else scenario
-    return None
+def scenario_of(key: RunKey, ground: Ground) -> Scenario | None:
+    """The scenario of one replay; null for an option that is not of the catalogue."""
+    found = find_option(key.option_id, ground.on(key.instances))
+    if found is None:
+        return None
+    is_sparing = key.load_decision == "arbiter" and is_pool(key.option_id)
+    return with_arbiter(found.scenario) if is_sparing else found.scenario
 
 
 def worst_fleet(fleet: Fleet) -> Fleet:

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kvtrace.audit.findings.check import is_local, is_pool
+from kvtrace.audit.options.kinds import priced_ids, unweighed_ids
 from kvtrace.audit.slo.check import AS_TODAY, check_slo
 from kvtrace.audit.slo.ends import Claim, EndFleet
 from kvtrace.audit.slo.figures import SloCheck
 from kvtrace.audit.slo.standing import Standing
 from kvtrace.audit.thresholds import NET_NEGATIVE_DOMINATES
 from kvtrace.cost.slo_target import SloTarget
+from kvtrace.replay.options.option import ReplayOption
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.summary import gpu_seconds, hit_costs, percentiles
 from kvtrace.schema.arrays import RequestTrace
@@ -57,6 +59,9 @@ class Fleets:
     rival_id: str | None = None
     """The best option without a pool."""
     local_ids: tuple[str, ...] = field(default=())
+    """Options without a pool that cost nothing: all of them are rivals of a pool at once."""
+    priced_ids: tuple[str, ...] = ()
+    """Options without a pool that cost something: each is a rival net of its cost."""
     ends: tuple[EndFleet, ...] = ()
     """The same at the ends of the constants; empty: not replayed there."""
     reserves: Mapping[str, int] = field(default_factory=dict)
@@ -123,7 +128,7 @@ class Fleets:
         """What the ends of the constants have to be asked: all that is saved over any reference."""
         found: dict[Claim, None] = {}
         for ident, mine in self.standings.items():
-            for against in (self.local_ids, (TODAY,)):
+            for against in (self.local_ids, (TODAY,), *((i,) for i in self.priced_ids)):
                 saved = self.saved(ident, against=[i for i in against if i in self.standings])
                 rivals = [self.standings[i] for i in against if i in self.standings and i != ident]
                 if saved.at_least and mine.most is not None:
@@ -212,13 +217,17 @@ def build_fleets(
     slack_s: Mapping[str, float] | None = None,
     ends: Sequence[EndFleet] = (),
     target: SloTarget = AS_TODAY,
+    options: Sequence[ReplayOption] = (),
 ) -> Fleets:
     """Where each option stands.
 
     By option id: `searched` and `least`, as a search found them, the latter with narrow misses
     counted as kept; `carried`, the fewest that carry the load; `reserves`, the same of pooled
-    options with their pool down; `slack_s`, the uncertainty of the lookup.
+    options with their pool down; `slack_s`, the uncertainty of the lookup. `options`: what the
+    replayed ones need; one that is absent there costs nothing. KV of fewer bits is no rival of KV
+    as it is, for answers may differ; nor are mixes that only `--depth full` replays.
     """
+    priced, apart = priced_ids(options), unweighed_ids(options)
     if trace is None or not results:
         return Fleets({}, None)
     slack, found = slack_s or {}, searched or {}
@@ -249,13 +258,15 @@ def build_fleets(
             as_replayed=check(result),
             fewer_decision=(result if kept is None else kept[1]).scenario.load_decision,
         )
-    local_ids = tuple(i for i in standings if is_local(i))
+    rivals = [i for i in standings if is_local(i) and i not in apart]
+    local_ids = tuple(i for i in rivals if i not in priced)
     return Fleets(
         standings,
         today,
         instances=results[0].scenario.instances,
         rival_id=_rival([(i, standings[i]) for i in local_ids]),
         local_ids=local_ids,
+        priced_ids=tuple(i for i in rivals if i in priced),
         ends=tuple(ends),
         reserves=reserves or {},
     )

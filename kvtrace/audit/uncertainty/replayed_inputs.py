@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kvtrace.audit.uncertainty.sensitivity import PATH_OF_OPTION
+from kvtrace.audit.uncertainty.sensitivity import path_of_option
 from kvtrace.audit.uncertainty.settling import settled_by
 from kvtrace.audit.uncertainty.unknowns import Unknown, unknown_of
 from kvtrace.cost.deployment import Deployment
@@ -69,7 +69,7 @@ def _of_kind(
 
 def _of_paths(deployment: Deployment, option_ids: Sequence[str]) -> Iterator[Constant]:
     for option_id in option_ids:
-        path_id = PATH_OF_OPTION.get(option_id)
+        path_id = path_of_option(option_id)
         if path_id is not None:
             yield from deployment.path(path_id).evidence
 

@@ -6,6 +6,7 @@ is worked out again. Queues that would change with it are not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,7 +22,6 @@ from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet
 from kvtrace.cost.hardware import HardwareProfile, Network
-from kvtrace.cost.links import Link
 from kvtrace.cost.transfer import MovePath
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
@@ -30,14 +30,19 @@ from kvtrace.schema.arrays import BoolArray, FloatArray
 from kvtrace.units import format_rate
 
 _GEMM: Final = ".gemm_"
-PATH_OF_OPTION: Final = {
+_WIRES: Final = ("tcp", "rdma_bounce", "rdma_direct")
+_PATHS: Final = {
     "dram_idle": "dram_pcie",
-    "dram_idle_kv_routing": "dram_pcie",
-    "pool_dram_tcp": "pool_tcp",
-    "pool_dram_rdma_bounce": "pool_rdma_bounce",
-    "pool_dram_rdma_direct": "pool_rdma_direct",
+    "dram_bought": "dram_pcie",
+    **{f"pool_dram_{wire}": f"pool_{wire}" for wire in _WIRES},
+    **{f"pool_peer_{wire}": f"pool_{wire}" for wire in _WIRES},
 }
-"""Path of the cost model by option id."""
+"""Path of the cost model by the option, without what it changes beside its tiers."""
+
+
+def path_of_option(option_id: str) -> str | None:
+    """The path that the option's loads take; null where no single path says it."""
+    return _PATHS.get(re.sub(r"(_kv_routing|_fp8|_isolated|_own_instances)*$", "", option_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ class NetNegative:
 
 def net_negative_range(result: ReplayResult, deployment: Deployment) -> NetNegative | None:
     """The count at both ends of the path's constants; null where the path is not modelled here."""
-    path_id = PATH_OF_OPTION.get(result.scenario.option_id)
+    path_id = path_of_option(result.scenario.option_id)
     if path_id is None:
         return None
     loaded = result.timeline.moved_bytes > 0
@@ -115,7 +120,7 @@ def move_over_recompute(result: ReplayResult, deployment: Deployment) -> Range |
     if not priced.any():
         return None
     recompute = timeline.recompute_hit_s[priced]
-    path_id = PATH_OF_OPTION.get(result.scenario.option_id)
+    path_id = path_of_option(result.scenario.option_id)
     if path_id is None:
         return Range.exact(float(np.median(move_seconds(result)[priced] / recompute)))
     prefill = prefill_factor(deployment)
@@ -149,7 +154,7 @@ def _hardware_at(hardware: HardwareProfile, speed: Speed) -> HardwareProfile:
     fast = speed == "fast"
     return replace(
         hardware,
-        host_link=_link_at(hardware.host_link, fast=fast),
+        host_link=hardware.host_link.at_end(fast=fast),
         tcp=_network_at(hardware.tcp, fast=fast),
         rdma=_network_at(hardware.rdma, fast=fast),
         dram_read_bytes_per_s=end_of(hardware.dram_read_bytes_per_s, high=fast),
@@ -159,32 +164,21 @@ def _hardware_at(hardware: HardwareProfile, speed: Speed) -> HardwareProfile:
         handover_s=end_of(hardware.handover_s, high=not fast),
         dram_lookup_s=end_of(hardware.dram_lookup_s, high=not fast),
         pool_lookup_s=end_of(hardware.pool_lookup_s, high=not fast),
+        tiers=tuple(tier.at_end(fast=fast) for tier in hardware.tiers),
     )
 
 
 def _network_at(network: Network, *, fast: bool) -> Network:
     return replace(
         network,
-        port=_link_at(network.port, fast=fast),
+        port=network.port.at_end(fast=fast),
         setup_s=end_of(network.setup_s, high=not fast),
-    )
-
-
-def _link_at(link: Link, *, fast: bool) -> Link:
-    return replace(
-        link,
-        max_bytes_per_s=end_of(link.max_bytes_per_s, high=fast),
-        op_s=end_of(link.op_s, high=not fast),
-        latency_s=end_of(link.latency_s, high=not fast),
     )
 
 
 def end_of(constant: Constant, *, high: bool) -> Constant:
     """The constant at its low or high end; as it is where that end is not known."""
-    value = constant.high if high else constant.low
-    if value is None:
-        return constant
-    return replace(constant, value=value, low=None, high=None)
+    return constant.at_end(high=high)
 
 
 def prefill_factor(deployment: Deployment) -> Range:

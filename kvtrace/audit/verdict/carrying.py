@@ -118,7 +118,8 @@ def _value_minus_cost(case: Case, pool: PoolCase) -> Quantity:
         high=saving.high - cost.low if is_known else None,
         unit="USD/month",
         source=f"{pool.title}: {_instances(pool)} times the GPU price"
-        f"{f', ${saving.value:,.0f},' if is_known else ''} less the cost of the pool, "
+        f"{f', ${saving.value:,.0f},' if is_known else ''} less the cost of the pool"
+        f"{'' if pool.net_of is None else f' beyond that of {pool.net_of}'}, "
         f"${cost.value:,.0f}; prices in the assumptions{repeated_window(case)}",
         kind="modelled",
         interval_reason=too_short_for_a_month(case)
@@ -137,8 +138,9 @@ def _instances(pool: PoolCase) -> str:
         if pool.is_saving_replayed and saved.value
         else ""
     )
+    rival = pool.net_of or "the best option without a pool"
     return (
-        f"{saved.value:,.0f} whole {noun} given back beyond the best option without a pool, {how} "
+        f"{saved.value:,.0f} whole {noun} given back beyond {rival}, {how} "
         f"({low}freed prefill alone: {pool.estimate.value:.2f}; the high is {saved.high:.2f})"
     )
 

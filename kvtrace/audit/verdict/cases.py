@@ -73,6 +73,9 @@ class PoolCase:
     """A tail that is longer but rests on too few requests to be judged, for people."""
     is_feasible: bool = True
     """It carries the load on the stated fleet."""
+    net_of: str | None = None
+    """A rival that costs something and leaves it less than those that cost nothing: savings are
+    beyond that one's, and `cost` is what the pool takes more than it; null: all rivals are free."""
 
     @property
     def is_faster_than_recompute(self) -> bool:
@@ -226,6 +229,8 @@ class Case:
     """Names of decisive settings that nobody confirmed."""
     next_measurement: NextMeasurement | None
     gpu_usd_per_hour: Range | None = None
+    narrow_rivals: tuple[str, ...] = ()
+    """What must hold of options without a pool that do as well with KV of fewer bits."""
     unreplayed_rivals: tuple[str, ...] = ()
     """What must hold of cheaper rivals that nobody replayed, as conditions."""
     contract: str = ""

@@ -126,7 +126,7 @@ def standing_conditions(case: Case) -> tuple[str, ...]:
         conditions.append(f"the assumed settings hold: {', '.join(case.unconfirmed)}")
     if case.chance is not None and not case.chance.is_high:
         conditions.append(chance_text(case.chance))
-    return (*conditions, *case.unreplayed_rivals)
+    return (*conditions, *case.unreplayed_rivals, *case.narrow_rivals)
 
 
 def chance_text(chance: Chance) -> str:
@@ -170,6 +170,8 @@ def lead(case: Case, pool: PoolCase) -> str:
         return f"its TTFT is good enough ({pool.slowdown}): nothing else carries this load here"
     if case.unreplayed_rivals:
         return "routing that follows the cache does not serve the same hits"
+    if case.narrow_rivals:
+        return case.narrow_rivals[0]
     return "a replay on fewer instances shows what it saves"
 
 

@@ -3,68 +3,123 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kvtrace.audit.findings.check import is_pool
 from kvtrace.audit.money.bills import Bills
-from kvtrace.audit.money.economics import freed_instances, value_saving
+from kvtrace.audit.money.economics import Saving, freed_instances, value_saving
 from kvtrace.audit.money.gpu_worth import GpuWorth
 from kvtrace.audit.slo.figures import SloCheck
-from kvtrace.audit.slo.fleets import Fleets
+from kvtrace.audit.slo.fleets import Fleets, Saved
 from kvtrace.audit.slo.standing import Standing
 from kvtrace.audit.uncertainty.ranges import Range, ratio
 from kvtrace.audit.verdict.bounds import hit_tokens_per_request
 from kvtrace.audit.verdict.cases import PoolCase
-from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.summary import gpu_seconds, hit_costs, move_seconds, percentiles
 from kvtrace.units import format_seconds
 
 
-def pool_cases(
-    fleets: Fleets, bills: Bills, worth: GpuWorth, *, span_s: float | None, factor: Range
-) -> Iterator[PoolCase]:
-    """One row per pooled option whose cost is known. `factor`: range of prefill seconds."""
+@dataclass(frozen=True, slots=True)
+class PoolPrices:
+    """What pools and their rivals are weighed with."""
+
+    bills: Bills
+    worth: GpuWorth
+    span_s: float
+    """Of the arrivals."""
+    factor: Range
+    """Prefill seconds over the range of the GEMM efficiency."""
+    apart: frozenset[str] = frozenset()
+    """Options that are not weighed, since their answers may differ."""
+
+
+def pool_cases(fleets: Fleets, prices: PoolPrices) -> Iterator[PoolCase]:
+    """One row per pooled option whose cost is known, against the rival that leaves it least.
+
+    All options without a pool that cost nothing are one rival; each that costs something is one
+    more, net of what it costs.
+    """
     rival = fleets.rival
-    if rival is None or not span_s:
+    if rival is None:
         return
     for ident, standing in fleets.standings.items():
-        cost = bills.usd_per_month(ident)
-        if is_pool(ident) and cost is not None:
-            yield _pool_case(fleets, standing, rival, (bills.fleet, worth), (span_s, factor, cost))
+        cost = prices.bills.usd_per_month(ident)
+        if not is_pool(ident) or cost is None or ident in prices.apart:
+            continue
+        case = _pool_case(fleets, standing, rival, prices, cost)
+        others = (_against_priced(case, fleets, one, prices) for one in fleets.priced_ids)
+        yield min((case, *(one for one in others if one is not None)), key=_margin)
 
 
-def _pool_case(
+def _margin(case: PoolCase) -> float:
+    return case.saving.value - case.cost.value
+
+
+def _against_priced(
+    case: PoolCase, fleets: Fleets, rival_id: str, prices: PoolPrices
+) -> PoolCase | None:
+    """The same pool against one rival that costs something; null where that is not known."""
+    theirs = prices.bills.usd_per_month(rival_id)
+    if theirs is None:
+        return None
+    standing, rival = fleets.standings[case.option_id], fleets.standings[rival_id]
+    saved, freed, saving = _saving(fleets, standing, rival, prices, against=(rival_id,))
+    hits = hit_tokens_per_request(standing.result).sum()
+    cost = case.cost
+    return replace(
+        case,
+        extra_hit_tokens=int(hits - hit_tokens_per_request(rival.result).sum()),
+        saving=saving.usd_per_month,
+        unrounded_saving_usd=saving.unrounded_usd_per_month,
+        cost=Range(cost.low - theirs.high, cost.value - theirs.value, cost.high - theirs.low),
+        instances_saved=saving.instances,
+        freed=freed,
+        is_saving_replayed=saved.is_replayed,
+        how_saved=saved.how,
+        at_ends=saved.at_ends,
+        net_of=rival.result.scenario.title,
+    )
+
+
+def _saving(
     fleets: Fleets,
     standing: Standing,
     rival: Standing,
-    priced: tuple[Fleet, GpuWorth],
-    measures: tuple[float, Range, Range],
-) -> PoolCase:
-    span_s, factor, cost = measures
-    fleet, worth = priced
-    result = standing.result
-    ident = result.scenario.option_id
-    busy_s = gpu_seconds(rival.result) - gpu_seconds(result)
-    freed = freed_instances(busy_s, span_s) * factor
-    saved = fleets.saved(ident)
+    prices: PoolPrices,
+    *,
+    against: tuple[str, ...] | None = None,
+) -> tuple[Saved, Range, Saving]:
+    """Instances saved by replay, instances worth of freed time, and what both are worth."""
+    busy_s = gpu_seconds(rival.result) - gpu_seconds(standing.result)
+    freed = freed_instances(busy_s, prices.span_s) * prices.factor
+    saved = fleets.saved(standing.result.scenario.option_id, against=against)
     saving = value_saving(
         saved,
         freed,
-        fleet,
-        worth,
+        prices.bills.fleet,
+        prices.worth,
         is_replayed=saved.is_replayed,
         is_rival_able=rival.is_feasible,
     )
+    return saved, freed, saving
+
+
+def _pool_case(
+    fleets: Fleets, standing: Standing, rival: Standing, prices: PoolPrices, cost: Range
+) -> PoolCase:
+    result = standing.result
+    saved, freed, saving = _saving(fleets, standing, rival, prices)
     costs = hit_costs(result)
     path, break_even = _bandwidths(result)
     _, _, p90, p99 = percentiles(result.timeline.ttft_s)
     hits = hit_tokens_per_request(result).sum() - hit_tokens_per_request(rival.result).sum()
     check = standing.check
     return PoolCase(
-        option_id=ident,
+        option_id=result.scenario.option_id,
         title=pool_title(result.scenario, fleets),
         extra_hit_tokens=int(hits),
         saving=saving.usd_per_month,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
+from kvtrace.audit.findings.check import is_local
 from kvtrace.audit.record import CurvePoint
 from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.thresholds import LITTLE
@@ -24,6 +25,29 @@ def unreplayed_rivals(fleets: Fleets, fleet: Fleet) -> tuple[str, ...]:
     return (
         "routing that follows the cache, which costs nothing and was not replayed, does not serve "
         "the same hits",
+    )
+
+
+def quantised_rivals(fleets: Fleets, pool_id: str, quantised: Collection[str]) -> tuple[str, ...]:
+    """What must hold of options without a pool that do as well with KV of fewer bits.
+
+    They are no rivals of KV as it is, since nobody evaluated their answers here.
+    """
+    pool = fleets.standings[pool_id]
+    able = [
+        standing.result.scenario.title
+        for ident, standing in fleets.standings.items()
+        if ident in quantised
+        and is_local(ident)
+        and standing.is_feasible
+        and standing.least <= (pool.most or fleets.instances)
+    ]
+    if not able or not pool.is_kept_with_fewer:
+        return ()
+    return (
+        f"KV of fewer bits makes answers worse than you accept: {able[0]} keeps the TTFT and TPOT "
+        "on as few instances, or was not seen to miss them (modelled); accuracy is not evaluated "
+        "here, run your own evaluation with `--kv-cache-dtype fp8`",
     )
 
 

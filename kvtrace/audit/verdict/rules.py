@@ -65,7 +65,7 @@ def decide(case: Case, carrying_numbers: list[Quantity]) -> Verdict:
         next_measurement=decision.next_measurement,
         confidence_reasons=list(why),
         option=None if pool is None else pool.option_id,
-        rival=case.rival_title,
+        rival=case.rival_title if pool is None or pool.net_of is None else pool.net_of,
     )
 
 
@@ -110,7 +110,7 @@ def pays(case: Case) -> Decision | None:
     shorter than a day does not show the hour that sizes the fleet. Where what is open was sampled,
     the pool pays in nearly all samples.
     """
-    is_open = bool(case.unconfirmed or case.unreplayed_rivals or case.log_gap)
+    is_open = bool(case.unconfirmed or case.unreplayed_rivals or case.narrow_rivals or case.log_gap)
     is_open = is_open or case.is_chance_low or case.around.dominant is not None
     is_settled = case.covers_a_day and not (is_open or case.is_pool_needed)
     best = case.best_pool

@@ -16,8 +16,8 @@ from kvtrace.audit.verdict.bounds import (
     hit_tokens_per_request,
 )
 from kvtrace.audit.verdict.cases import Case
-from kvtrace.audit.verdict.pools import load_sentence, pool_cases
-from kvtrace.audit.verdict.rivals import size_sentence, unreplayed_rivals
+from kvtrace.audit.verdict.pools import PoolPrices, load_sentence, pool_cases
+from kvtrace.audit.verdict.rivals import quantised_rivals, size_sentence, unreplayed_rivals
 from kvtrace.audit.verdict.weighing import Weighing
 from kvtrace.audit.verdict.words import percent
 from kvtrace.replay.result import ReplayResult
@@ -40,12 +40,8 @@ def build_case(weighing: Weighing) -> Case:
     is_known = reuse.reusable_tokens is not None
     span_s = weighing.arrival_span_s
     pools = (
-        tuple(
-            pool_cases(
-                fleets, weighing.bills, weighing.worth, span_s=span_s, factor=weighing.factor
-            )
-        )
-        if is_known and trace is not None
+        tuple(pool_cases(fleets, _prices(weighing, span_s)))
+        if is_known and trace is not None and span_s
         else ()
     )
     is_part = trace is not None and not weighing.is_whole
@@ -86,6 +82,10 @@ def build_case(weighing: Weighing) -> Case:
     return _with_rivals(case, weighing)
 
 
+def _prices(weighing: Weighing, span_s: float) -> PoolPrices:
+    return PoolPrices(weighing.bills, weighing.worth, span_s, weighing.factor, weighing.quantised)
+
+
 def _with_rivals(case: Case, weighing: Weighing) -> Case:
     """The case with the rivals that nobody replayed, and what is to be said of the pool's size."""
     best = case.best_pool
@@ -97,6 +97,7 @@ def _with_rivals(case: Case, weighing: Weighing) -> Case:
         case,
         latency=_latency(case, weighing),
         unreplayed_rivals=unreplayed_rivals(weighing.fleets, weighing.fleet),
+        narrow_rivals=quantised_rivals(weighing.fleets, best.option_id, weighing.quantised),
         pool_capacity=size_sentence(
             pool.scenario,
             rival.scenario,

@@ -62,6 +62,7 @@ def default_fleet(deployment: Deployment, instances: int) -> Fleet:
             title="usable RDMA rate of a GPU node",
         ),
         dram_idle_bytes_per_instance=_idle_dram(hardware, tp),
+        dram_room_bytes_per_instance=_dram_room(hardware, tp),
         nvme_free_bytes_per_instance=_default("nvme_free_bytes_per_instance"),
         network=_network(hardware),
         contract=GpuContract(kind=_answer("gpu_contract.kind", "contract of the GPUs", "elastic")),
@@ -113,6 +114,22 @@ def _idle_dram(hardware: HardwareProfile, tp: int) -> Constant:
 
 def _answer(ident: str, title: str, value: T) -> Answer[T]:
     return Answer(id=ident, title=title, value=value, kind="assumed", source=_NOBODY)
+
+
+def _dram_room(hardware: HardwareProfile, tp: int) -> Constant:
+    """As much again as the nodes have."""
+    whole = hardware.dram_bytes_per_node.value * tp / hardware.gpus_per_node
+    return Constant(
+        id="fleet.dram_room_bytes_per_instance",
+        title="host DRAM that could be added, per instance",
+        value=whole,
+        unit="B",
+        low=0.0,
+        high=whole,
+        kind="assumed",
+        source=f"as much again as a node has; {_NOBODY}",
+        as_of="2026",
+    )
 
 
 def _default(key: str) -> Constant:

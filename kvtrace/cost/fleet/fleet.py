@@ -108,6 +108,8 @@ class Fleet:
     """Usable RDMA rate of one GPU node, all its ports together, that KV may use."""
     dram_idle_bytes_per_instance: Constant
     """Host DRAM that is free for KV: the instance's part of its nodes'."""
+    dram_room_bytes_per_instance: Constant
+    """Host DRAM that the nodes can still take: the instance's part of its nodes'."""
     nvme_free_bytes_per_instance: Constant
     """Local NVMe that is free for KV: the instance's part of its nodes'."""
     network: Network

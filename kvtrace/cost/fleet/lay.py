@@ -25,6 +25,7 @@ _OF_FLEET: Final = {
     "pool.cross_zone_share": "cross_zone_share",
     "network.usable_rate": "node_network_bytes_per_s",
     "instances.dram_free": "dram_idle_bytes_per_instance",
+    "instances.dram_room": "dram_room_bytes_per_instance",
     "instances.nvme_free": "nvme_free_bytes_per_instance",
     "releases.days_between": "release_days",
     "redundancy.spare_instances": "spare_instances",
@@ -41,6 +42,7 @@ _OF_NETWORK: Final = {
 }
 _PER_NODE: Final = {
     "gpu_nodes.dram_free": "dram_idle_bytes_per_instance",
+    "gpu_nodes.dram_room": "dram_room_bytes_per_instance",
     "gpu_nodes.nvme_free": "nvme_free_bytes_per_instance",
 }
 _TOKENS: Final = 1_000

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from kvtrace.cost.tco.need import Need
@@ -31,3 +33,33 @@ class ReplayOption:
     """KV of fewer bits than today's. Accuracy is not evaluated."""
     is_quick: bool = True
     """Replayed at `--depth quick`, too; the others take `full`."""
+
+    @property
+    def option_id(self) -> str:
+        """The id by which records, tables and flags name it."""
+        return self.scenario.option_id
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentOption:
+    """An option that cannot be replayed here, and why."""
+
+    option_id: str
+    title: str
+    reason: str
+    """For people; goes on after `because`."""
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All options of a comparison, and those that cannot be."""
+
+    options: tuple[ReplayOption, ...]
+    absent: tuple[AbsentOption, ...] = ()
+    left_to_full: int = 0
+    """Options that only `--depth full` replays."""
+
+    @cached_property
+    def by_id(self) -> Mapping[str, ReplayOption]:
+        """Each option by its id."""
+        return {option.option_id: option for option in self.options}

@@ -15,7 +15,7 @@ from kvtrace.report.view import quantity_view, table_view
 _TABLE: Final = "sharing/scopes"
 _COLUMNS: Final = (
     *("scope", "groups", "known_requests", "reusable_tokens", "reusable_ratio_tokens"),
-    *("lost_tokens", "lost_ratio_tokens", "shared_tokens", "held_bytes", "worth_usd_per_month"),
+    *("lost_tokens", "lost_ratio_tokens", "held_bytes", "worth_usd_per_month"),
     "isolation_usd_per_month",
 )
 

@@ -51,11 +51,12 @@ def test_sections_say_what_the_first_files_said_without_them(base: Fleet, tmp_pa
 
 
 def test_room_of_a_node_is_shared_by_its_instances(base: Fleet, tmp_path: Path) -> None:
-    path = write(tmp_path, '[gpu_nodes]\ndram_free = "1TiB"\nnvme_free = "8TB"\n')
+    path = write(tmp_path, '[gpu_nodes]\ndram_free = "1TiB"\nnvme_free = "8TB"\ndram_room = "0B"\n')
     fleet = load_fleet(path, base)
     # TP4 of 8 GPUs a node: half a node each.
     assert fleet.dram_idle_bytes_per_instance.value == 2**40 / 2
     assert fleet.nvme_free_bytes_per_instance.value == 4e12
+    assert fleet.dram_room_bytes_per_instance.value == 0
     assert fleet.nvme_free_bytes_per_instance.kind == "given"
 
 

@@ -13,7 +13,7 @@ from kvtrace.cost.toml_lines import line_of
 from kvtrace.errors import UsageError
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.engines import find_engine
-from kvtrace.replay.presets import build_scenarios
+from kvtrace.replay.options.presets import build_scenarios
 from kvtrace.replay.scenario import LinkSpec, Scenario, StageSpec, TierSpec
 from kvtrace.scenarios.build import build_scenario, fleet_with, hardware_of
 from kvtrace.scenarios.document import OPTIONS, load_scenario, shipped_scenarios

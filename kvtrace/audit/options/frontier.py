@@ -1,0 +1,66 @@
+"""What a shorter tail costs: the frontier of cost and P99 TTFT, and the cheapest that is enough.
+
+All figures modelled. At `--depth full` every mix of store, routing, number format and isolation is
+among the options, so that the cheapest one is that of all of them; at quick, of what was replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvtrace.audit.record import Frontier, FrontierStep, Option
+from kvtrace.units import NS_PER_MS, NS_PER_S
+
+_MS_PER_S = NS_PER_S // NS_PER_MS
+
+
+def build_frontier(options: Sequence[Option]) -> Frontier | None:
+    """The frontier of the options that carry the load; null without one. Marks who is on it."""
+    able = [option for option in options if option.is_feasible]
+    if not able:
+        return None
+    is_p90 = any(option.ttft_s.p99 is None for option in able)
+    weighed = [
+        (option.usd_per_month, tail, option)
+        for option in able
+        if option.usd_per_month is not None and (tail := _tail_s(option, is_p90=is_p90)) is not None
+    ]
+    steps: list[FrontierStep] = []
+    for usd, tail, option in sorted(weighed, key=lambda one: (one[0], one[1], one[2].id)):
+        option.is_on_frontier = not steps or tail < steps[-1].ttft_s
+        if option.is_on_frontier:
+            steps.append(_step(option, usd, tail, steps[-1] if steps else None))
+    kept = [one for one in weighed if one[2].keeps_slo]
+    best, as_it_is = _cheapest(kept), _cheapest([one for one in kept if not one[2].is_quantised])
+    return Frontier(
+        steps=steps,
+        ttft_is_p90=is_p90,
+        cheapest=None if best is None else best.id,
+        cheapest_as_it_is=None if as_it_is is None else as_it_is.id,
+        weighed=len(weighed),
+        unpriced=[option.id for option in able if option.usd_per_month is None],
+    )
+
+
+def _tail_s(option: Option, *, is_p90: bool) -> float | None:
+    return option.ttft_s.p90 if is_p90 else option.ttft_s.p99
+
+
+def _step(option: Option, usd: float, tail_s: float, before: FrontierStep | None) -> FrontierStep:
+    """Formula: (USD - USD of the step before) / (ms of the step before - ms)."""
+    price = None
+    if before is not None:
+        saved_ms = (before.ttft_s - tail_s) * _MS_PER_S
+        price = (usd - before.usd_per_month) / saved_ms
+    return FrontierStep(
+        option=option.id,
+        usd_per_month=usd,
+        ttft_s=tail_s,
+        usd_per_ms=price,
+        keeps_slo=option.keeps_slo,
+    )
+
+
+def _cheapest(kept: Sequence[tuple[float, float, Option]]) -> Option | None:
+    best = min(kept, key=lambda one: (one[0], one[1], one[2].id), default=None)
+    return None if best is None else best[2]

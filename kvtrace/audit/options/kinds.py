@@ -1,0 +1,33 @@
+"""Which options are weighed as what: free rivals of a pool, priced ones, and those apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from kvtrace.cost.tco.need import Need
+from kvtrace.replay.options.option import ReplayOption
+
+
+def is_free(need: Need) -> bool:
+    """Nothing is bought, rented or run for it; idle DRAM is there."""
+    return replace(need, idle_dram_bytes=0.0) == Need()
+
+
+def priced_ids(options: Iterable[ReplayOption]) -> frozenset[str]:
+    """Options that cost something."""
+    return frozenset(one.option_id for one in options if not is_free(one.need))
+
+
+def quantised_ids(options: Iterable[ReplayOption]) -> frozenset[str]:
+    """Options with KV of fewer bits: their answers may differ, which nobody evaluated here."""
+    return frozenset(one.option_id for one in options if one.is_quantised)
+
+
+def unweighed_ids(options: Iterable[ReplayOption]) -> frozenset[str]:
+    """Options that are no rivals of a pool: of fewer bits, or mixes that only `full` replays.
+
+    A mix is compared in the table and on the frontier; how few instances it needs is not asked.
+    """
+    found = tuple(options)
+    return quantised_ids(found) | {one.option_id for one in found if not one.is_quick}
