@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Final
 
 from kvtrace.audit.record import NextMeasurement, Outcome
@@ -235,6 +236,10 @@ class Case:
     """What must hold of cheaper rivals that nobody replayed, as conditions."""
     contract: str = ""
     """What a GPU that is given back is worth by its contract, in one sentence."""
+    paid_until: date | None = None
+    """GPUs are reserved until then, and `saving` of the pools is nothing; null: they are not."""
+    instance_after: Range | None = None
+    """USD a month that one instance is worth from then on."""
     gpus_per_instance: int = 1
     latency: str | None = None
     """What the options do to TTFT, in one sentence; null without a replayed pool."""

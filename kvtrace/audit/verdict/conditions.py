@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 from kvtrace.audit.thresholds import LITTLE, PREFILL_BINDS
 from kvtrace.audit.verdict.cases import Case, Chance, PoolCase
 from kvtrace.audit.verdict.words import usd, whole_gpus, window_text
 from kvtrace.units import format_rate, format_seconds
+
+
+def contract_condition(case: Case, pool: PoolCase) -> tuple[str, ...]:
+    """What it saves once reserved GPUs can be given back; nothing where they can now."""
+    if case.paid_until is None or case.instance_after is None or not pool.instances_saved.value:
+        return ()
+    when = "" if case.paid_until == date.max else f", after {case.paid_until}"
+    saving = pool.instances_saved * case.instance_after
+    return (f"the reservation of the GPUs is over{when}: from then on it saves {usd(saving)}",)
 
 
 def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:

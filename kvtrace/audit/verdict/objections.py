@@ -8,6 +8,7 @@ from kvtrace.audit.verdict.cases import Case, Decision
 from kvtrace.audit.verdict.conditions import (
     bandwidth_conditions,
     cold_condition,
+    contract_condition,
     larger_pieces,
     money_conditions,
     slo_conditions,
@@ -110,7 +111,11 @@ def costs_more_than_it_saves(case: Case) -> Decision | None:
         outcome="does_not_pay",
         headline="A pool does not pay: each option costs more than it saves",
         reasons=(*words.weigh_reasons(case, best), *words.binding_reason(case)),
-        conditions=(*growth_condition(case, best), *cold_condition(case)),
+        conditions=(
+            *contract_condition(case, best),
+            *growth_condition(case, best),
+            *cold_condition(case),
+        ),
     )
 
 

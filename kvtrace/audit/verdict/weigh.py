@@ -64,6 +64,8 @@ def build_case(weighing: Weighing) -> Case:
         next_measurement=weighing.next_measurement,
         gpu_usd_per_hour=range_of(weighing.fleet.gpu_usd_per_hour),
         contract=weighing.worth.note,
+        paid_until=weighing.worth.paid_until,
+        instance_after=weighing.worth.instance_usd_per_month,
         gpus_per_instance=weighing.fleet.gpus_per_instance,
         trace_prompt_tokens=data.prompt_tokens,
         trace_reusable_tokens=reuse.reusable_tokens,
