@@ -114,7 +114,7 @@ def render_console(
     ]
     blocks: list[_Text | _List] = [*_data(record), *_verdict(record), *_numbers(record)]
     blocks += [*_money(record), *_chance(record), *_size(record), *_fleet(record)]
-    blocks += [_findings(record), _BLANK]
+    blocks += [_findings(record), *_actions(record), _BLANK]
     columns = max(width, MIN_WIDTH) - _LABEL
     rooms = _share(blocks, MAX_LINES - len(paths), columns)
     shown = [
@@ -349,8 +349,29 @@ def _short_count(value: Cell, unit: str, name: str) -> str | None:
     return format_value(value, "USD" if unit == "USD/month" else unit, name=name)
 
 
+_KINDS: Final = {"move_less": "move less", "faster": "faster", "nearer": "nearer"}
+"""Kinds of action that make a service better; the others say what to find out."""
+
+
+def _actions(record: AuditRecord) -> list[_Text]:
+    """How many findings ask for which kind of action, where there is room for a line."""
+    asked = [one.action_kind for one in record.findings]
+    counts = [f"{words} {asked.count(kind):,}" for kind, words in _KINDS.items() if kind in asked]
+    if not counts:
+        return []
+    return [_Text("actions", f"{' · '.join(counts)} (in the report)", grow=(4,), need=0)]
+
+
+def _kind(action_kind: str) -> str:
+    words = _KINDS.get(action_kind)
+    return "" if words is None else f" {words}"
+
+
 def _findings(record: AuditRecord) -> _List:
     """The gravest findings first, one line each."""
     ordered = sorted(record.findings, key=lambda one: _SEVERITIES.index(one.severity))
-    items = tuple(f"{_MARKS[f.severity]} {safe_text(f.title)}  [{f.id}]" for f in ordered)
+    items = tuple(
+        f"{_MARKS[f.severity]} {safe_text(f.title)}  [{f.id}]{_kind(f.action_kind)}"
+        for f in ordered
+    )
     return _List("findings", items or ("none",), grow=(2, 5, 7), need=min(2, len(items)) or 1)

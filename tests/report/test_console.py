@@ -72,6 +72,20 @@ def test_gravest_finding_comes_first() -> None:
     assert "!! Queueing dominates TTFT" in first
 
 
+def test_findings_say_the_kind_of_their_action_and_kinds_are_counted_where_there_is_room() -> None:
+    record = make_bare_record()
+    record.findings = make_findings()[:2]
+    for finding, kind in zip(record.findings, ("move_less", "nearer"), strict=True):
+        finding.action_kind = kind  # type: ignore[assignment]
+    lines = screen(record, width=160)
+    assert any(line.endswith(f"[{record.findings[0].id}] move less") for line in lines)
+    (line,) = [line for line in lines if line.startswith("actions")]
+    assert line.split(maxsplit=1)[1] == "move less 1 · nearer 1 (in the report)"
+    for finding in record.findings:
+        finding.action_kind = "measure"
+    assert not any(line.startswith("actions") for line in screen(record, width=160))
+
+
 def test_next_measurement_names_its_flag() -> None:
     assert "--disable-log-stats=false" in "\n".join(screen(make_bare_record()))
 

@@ -53,6 +53,7 @@ def write_log(
     document_blocks: int = 32,
     has_blocks: bool = True,
     quiet_hours: int = 0,
+    output_tokens: int = 8,
 ) -> Path:
     """Poisson arrivals; documents in turn, each followed by half a block of its own.
 
@@ -66,7 +67,7 @@ def write_log(
         row: dict[str, Any] = {
             "timestamp": round(now_s * 1000),
             "input_length": document_blocks * BLOCK + BLOCK // 2,
-            "output_length": 8,
+            "output_length": output_tokens,
         }
         if has_blocks:
             row["hash_ids"] = [*range(first, first + document_blocks), fresh + index]
@@ -84,9 +85,14 @@ def write_log(
 
 
 def audit(
-    log: Path, *, instances: int = 3, fleet: str = FLEET, unstated: tuple[str, ...] = ()
+    log: Path,
+    *,
+    instances: int = 3,
+    fleet: str = FLEET,
+    unstated: tuple[str, ...] = (),
+    **changed: str,
 ) -> AuditRecord:
-    """As `kvtrace analyze` with everything stated."""
+    """As `kvtrace analyze` with everything stated; `changed` settings as told."""
     file = log.with_suffix(".toml")
     file.write_text(fleet)
     stated: dict[str, Any] = {
@@ -97,6 +103,7 @@ def audit(
         "kv_dtype": "bf16",
         "instances": instances,
         "fleet": str(file),
+        **changed,
     }
     flags = {name: value for name, value in stated.items() if name not in unstated}
     settings = resolve_settings(flags, environment={}, cwd=log.parent)
@@ -238,3 +245,35 @@ def test_cannot_tell_without_blocks(tmp_path: Path) -> None:
     verdict = audit(write_log(tmp_path / "log.csv", has_blocks=False)).verdict
     assert verdict.outcome == "cannot_tell"
     assert verdict.next_measurement is not None
+
+
+LIGHT: dict[str, Any] = {"requests": 1100, "per_second": 0.3, "quiet_hours": 23}
+
+
+def test_kv_so_small_that_hbm_holds_all_of_it_leaves_a_pool_nothing(tmp_path: Path) -> None:
+    # MLA: 70 kB a token and copy; 300 documents of 4 096 tokens are 1.2 M tokens.
+    log = write_log(tmp_path / "log.jsonl", document_blocks=8, **LIGHT)
+    record = audit(log, llm="DeepSeek-V3", hardware="H200-SXM", weight_dtype="fp8")
+    assert record.verdict.outcome == "does_not_pay"
+    assert "HBM already serves the hits" in record.verdict.headline
+    assert {"hits_end_at_hbm", "tp_replicates_kv"} <= {one.id for one in record.findings}
+
+
+def test_a_fleet_that_decodes_has_no_instance_to_give_back(tmp_path: Path) -> None:
+    # 1 200 tokens of output after each prompt: prefill keeps the instances busy 8 % of the time.
+    log = write_log(tmp_path / "log.jsonl", output_tokens=1200, **LIGHT)
+    verdict = audit(log).verdict
+    assert verdict.outcome == "does_not_pay"
+    assert "would not remove a whole instance of 8 GPUs" in verdict.headline
+    assert any("where prefill does not bind, no GPU is saved" in one for one in verdict.reasons)
+
+
+def test_a_pool_that_pays_does_not_where_its_copies_are_fragmented(tmp_path: Path) -> None:
+    # The log of `test_pays`, moved in pieces of 4 KiB: 2 % of the rate of PCIe.
+    node = tmp_path / "node.toml"
+    node.write_text('gpu = "H100-SXM5"\n\n[moves]\nchunk = "4KiB"\n')
+    record = audit(write_log(tmp_path / "log.jsonl", quiet_hours=23), hardware=str(node))
+    assert record.verdict.outcome == "does_not_pay"
+    assert any("in pieces of 4 KiB" in one for one in record.verdict.reasons)
+    assert any("gathered into larger pieces" in one for one in record.verdict.conditions)
+    assert "fragmented_copies" in {one.id for one in record.findings}

@@ -80,6 +80,39 @@ def test_hits_that_come_at_busy_times_name_the_queue() -> None:
     assert "The queue grew by 95 ms" in finding.message
 
 
+# --- a tail of bytes ------------------------------------------------------------------------------
+
+
+def moved_in_tail(*, is_of_bytes: bool) -> Finding | None:
+    """400 requests; TTFT is 1 ms for each ten moved tokens, or for each ten prompt tokens."""
+    rows = []
+    for index in range(400):
+        moved, prompt = 10 * (index * 7919 % 397), 4000 + 10 * (index * 7919 % 101)
+        ttft_ms = 50 + (moved if is_of_bytes else 4 * (prompt - 4000)) // 10
+        rows.append(
+            {
+                "prompt_tokens": prompt,
+                "cached_tokens": moved,
+                "cached_remote_tokens": moved,
+                "ttft_ns": ttft_ms * MS,
+                "ttft_from": "arrival",
+                "queue_ns": 5 * MS,
+                "prefill_ns": (ttft_ms - 5) * MS,
+            }
+        )
+    return found_in_rows(
+        "tail_is_bytes", "latency/tail_causes", "latency/tail_split", requests=rows
+    )
+
+
+def test_a_measured_tail_that_goes_with_moved_tokens_is_made_of_bytes() -> None:
+    finding = moved_in_tail(is_of_bytes=True)
+    assert finding is not None
+    assert (finding.table, finding.action_kind) == ("latency/tail_causes", "move_less")
+    assert value(finding, finding.evidence[0].id) > 0.9
+    assert moved_in_tail(is_of_bytes=False) is None
+
+
 # --- tiers below HBM ------------------------------------------------------------------------------
 
 

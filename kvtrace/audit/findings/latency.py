@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvtrace.audit.findings.check import Evidence, Hit, in_ms, known_only, measured
 from kvtrace.audit.findings.limits import CONFOUNDED, HIT_HELP, QUEUE_SHARE, TAIL_AUC, TAIL_REQUESTS
+from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.thresholds import MIN_REQUESTS
 from kvtrace.audit.verdict.words import counted
 from kvtrace.audit.view import Row, count, number, rows_of
 
-_CAUSES: Final = "latency/tail_causes"
+CAUSES_TABLE: Final = "latency/tail_causes"
 _SPLIT: Final = "latency/tail_split"
 _SAVED: Final = "latency/ttft_by_cached_share"
 _KINDS: Final = {"length": "length", "bytes_moved": "bytes moved", "queueing": "queueing"}
@@ -22,7 +23,7 @@ _TOKENS: Final = 1000
 
 def tail_cause(evidence: Evidence) -> Hit | None:
     """What explains the slow tail, that nothing does, or that the data cannot tell."""
-    causes = of_one_group(rows_of(evidence.queries, _CAUSES))
+    causes = of_one_group(rows_of(evidence.queries, CAUSES_TABLE))
     if not causes or max(count(row, "tail_requests") or 0 for row in causes) < TAIL_REQUESTS.value:
         return None
     split = next(
@@ -117,6 +118,20 @@ def _by_ranks(causes: Sequence[Row], split: Row) -> tuple[str, str]:
     return top, f"{_KINDS[top]} explains them best ({said})"
 
 
+def bytes_explain_tail(queries: Mapping[str, ResultOfQuery]) -> tuple[Row, str] | None:
+    """The measured cause and its words, where bytes moved explain the slow tail best."""
+    causes = of_one_group(rows_of(queries, CAUSES_TABLE))
+    if not causes or max(count(row, "tail_requests") or 0 for row in causes) < TAIL_REQUESTS.value:
+        return None
+    splits = rows_of(queries, _SPLIT)
+    split = next((row for row in splits if _group(row) == _group(causes[0])), {})
+    if _queue_of_excess(split) or _by_ranks(causes, split)[0] != "bytes_moved":
+        return None
+    moved = [row for row in causes if row.get("kind") == "bytes_moved"]
+    best = max(moved, key=lambda row: number(row, "auc") or 0.0)
+    return best, f"{_whose(best)}: {_auc_words(best)}"
+
+
 def _auc_words(row: Row) -> str:
     return (
         f"a slow request has more {str(row.get('cause')).replace('_', ' ')} than another in "
@@ -132,7 +147,7 @@ def _percent(row: Row, column: str) -> str:
 def _auc_evidence(causes: Sequence[Row]) -> tuple[Quantity, ...]:
     return known_only(
         *(
-            measured(f"auc:{row.get('cause')}", number(row, "auc"), "ratio", _CAUSES)
+            measured(f"auc:{row.get('cause')}", number(row, "auc"), "ratio", CAUSES_TABLE)
             for row in causes
         )
     )

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from kvtrace.audit.findings.check import Evidence, Hit, in_ms, known_only, measured, modelled
-from kvtrace.audit.findings.latency import of_one_group
+from kvtrace.audit.findings.latency import CAUSES_TABLE, bytes_explain_tail, of_one_group
 from kvtrace.audit.findings.limits import (
     BYTES_IN_TAIL,
     ENOUGH_IN_BUCKET,
@@ -149,8 +149,30 @@ def _cure(evidence: Evidence) -> _Cure | None:
 
 
 def tail_is_bytes(evidence: Evidence) -> Hit | None:
-    """The slowest first tokens of an option take longer because they move more KV."""
-    found = [
+    """The slowest first tokens take longer because they move more KV: as logged, as replayed."""
+    seen, found = bytes_explain_tail(evidence.queries), _tails_of_bytes(evidence)
+    if seen is None and not found:
+        return None
+    parts = [] if seen is None else [f"{seen[1]} (measured)"]
+    if found:
+        parts.append(_tail_words(*max(found, key=lambda pair: (pair[0].from_s, _id(pair[1])))))
+    shares = tuple(
+        modelled(f"tail_move_share:{_id(result)}", tail.move_share, "ratio", "replay")
+        for tail, result in found
+    )
+    auc = () if seen is None else (_auc(seen[0]),)
+    return Hit(
+        severity="warning",
+        confidence="medium" if seen is not None else evidence.modelled_confidence,
+        message=". ".join(parts),
+        evidence=(*auc, *shares),
+        table=CAUSES_TABLE if seen is not None else None,
+    )
+
+
+def _tails_of_bytes(evidence: Evidence) -> list[tuple[Tail, ReplayResult]]:
+    """Of the options that carry the load."""
+    return [
         (tail, evidence.results[option.id])
         for option in evidence.options
         if option.is_feasible
@@ -158,28 +180,24 @@ def tail_is_bytes(evidence: Evidence) -> Hit | None:
         and (tail := tail_of(evidence.results[option.id])) is not None
         and _is_of_bytes(tail)
     ]
-    if not found:
-        return None
-    tail, result = max(found, key=lambda pair: (pair[0].from_s, pair[1].scenario.option_id))
-    share = tail.move_share or 0.0
-    return Hit(
-        severity="warning",
-        confidence=evidence.modelled_confidence,
-        message=(
-            f"{result.scenario.title}: the {counted(tail.requests, 'request')} above {tail.name} "
-            "of "
-            f"TTFT ({format_seconds(tail.from_s)}) take {format_seconds(tail.excess_s)} longer "
-            "than "
-            f"the others, {format_seconds(tail.move_s)} of it ({100 * share:.0f} %) lookup, pull "
-            "and "
-            f"load: they load {format_traffic(tail.bytes_in_tail)} each, the others "
-            f"{format_traffic(tail.bytes_in_rest)} (modelled)"
-        ),
-        evidence=tuple(
-            modelled(f"tail_move_share:{r.scenario.option_id}", t.move_share, "ratio", "replay")
-            for t, r in found
-        ),
+
+
+def _tail_words(tail: Tail, result: ReplayResult) -> str:
+    return (
+        f"{result.scenario.title}: the {counted(tail.requests, 'request')} above {tail.name} of "
+        f"TTFT ({format_seconds(tail.from_s)}) take {format_seconds(tail.excess_s)} longer than "
+        f"the others, {format_seconds(tail.move_s)} of it ({100 * (tail.move_share or 0.0):.0f} %) "
+        f"lookup, pull and load: they load {format_traffic(tail.bytes_in_tail)} each, the others "
+        f"{format_traffic(tail.bytes_in_rest)} (modelled)"
     )
+
+
+def _auc(row: Row) -> Quantity:
+    return measured(f"auc:{row.get('cause')}", number(row, "auc"), "ratio", CAUSES_TABLE)
+
+
+def _id(result: ReplayResult) -> str:
+    return result.scenario.option_id
 
 
 def _is_of_bytes(tail: Tail) -> bool:

@@ -70,7 +70,7 @@ def flows_until_negative(
     Assumes: all flows want as much, so that each gets an equal share of the link.
     """
     spare_s = recompute_s - stage.fixed_s - moved_bytes * stage.other_s_per_byte
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         needed = np.where(spare_s > 0.0, moved_bytes / np.maximum(spare_s, 1e-300), np.inf)
         flows = np.where(needed > 0.0, stage.shared_bytes_per_s / needed, np.inf)
     is_possible = (needed <= stage.own_bytes_per_s) & (flows >= 1.0)

@@ -75,6 +75,7 @@ def prefill_does_not_bind(case: Case) -> Decision | None:
     reasons = (
         words.less_than_an_instance(case, most),
         *words.binding_reason(case),
+        *words.pieces_reason(case),
         *words.no_gpu_is_saved(case),
         *words.fleet_reasons(case, most),
     )
@@ -96,7 +97,11 @@ def prefill_does_not_bind(case: Case) -> Decision | None:
         headline="A pool does not pay at this load: the prefill that it frees would not remove "
         f"{whole}",
         reasons=reasons,
-        conditions=(*growth_condition(case, most), *cold_condition(case)),
+        conditions=(
+            *larger_pieces(case),
+            *growth_condition(case, most),
+            *cold_condition(case),
+        ),
     )
 
 

@@ -119,7 +119,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         question="Are the slowest first tokens those that move most KV?",
         threshold=limit.BYTES_IN_TAIL,
         look=tail_is_bytes,
-        is_replayed=True,
         action="Move fewer bytes for the largest prompts (KV quantisation, a head that is "
         "recomputed while the tail loads), or keep what they load in host DRAM; a larger pool "
         "lengthens this tail",
