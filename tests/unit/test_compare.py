@@ -117,6 +117,17 @@ def test_options_are_matched_by_id() -> None:
     assert len(done.options_lost) == 2
 
 
+def test_replays_within_the_tolerance_of_the_slo_show_no_difference() -> None:
+    a, b = changed()
+    a.options[0].ttft_s.p99, b.options[0].ttft_s.p99 = 10.0, 10.15  # 1.5 % of the larger
+    a.options[0].ttft_s.p50, b.options[0].ttft_s.p50 = 1.0, 1.03  # 2.9 %
+    done = compared(a, b)
+    standings = {row.id: row.standing for row in done.options[0].rows}
+    assert standings["ttft_p99_s"] == "no_difference_shown"
+    assert standings["ttft_p50_s"] == "differs_without_interval"
+    assert "  no difference shown: ttft p99" in comparison_lines(done)
+
+
 def test_other_inputs_are_said_even_where_their_ranges_overlap() -> None:
     a, b = changed()
     stated = next(one for one in b.assumptions if isinstance(one.value, int | float))

@@ -247,6 +247,47 @@ def test_two_logs_are_read_with_one_salt_and_paired_by_id(tmp_path: Path) -> Non
     assert json.loads(again.to_json())["summary"] == document["summary"]
 
 
+def lmcache_log(path: Path, loads_s: list[float]) -> Path:
+    """What LMCache prints of requests, and of the load of those that have one."""
+    lines = []
+    for place, seconds in enumerate(loads_s):
+        head = f"(EngineCore_DP0 pid=2) [2026-03-10 08:00:{place:02d},000] LMCache INFO:"
+        hit, total = 512 if seconds else 0, 1000 + place
+        lines.append(
+            f"{head} Reqid: r{place}, Total tokens {total}, LMCache hit tokens: {hit}, need to "
+            f"load: {hit} (x.py:1:lmcache.x)"
+        )
+        if seconds:
+            lines.append(
+                f"{head} Retrieved 512 out of 512 required tokens (from {total} total tokens). "
+                f"size: 0.0625 gb, cost {1000 * seconds:.4f} ms, throughput: 1.2500 GB/s; "
+                "(x.py:1:lmcache.x)"
+            )
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_loads_that_a_connector_prints_are_moves_of_their_requests(tmp_path: Path) -> None:
+    # Off 500 ms each. On: r0 takes 750 ms, 600 of them the load: 350 of compute saved, 600 moved.
+    # r1 takes 250 ms, 50 of them the load: 300 saved. r2 loads nothing and computes 400 ms.
+    (tmp_path / "on").mkdir()
+    off = timing_log(tmp_path / "off.jsonl", [0.5, 0.5, 0.5])
+    timing_log(tmp_path / "on" / "timing.jsonl", [0.75, 0.25, 0.4])
+    lmcache_log(tmp_path / "on" / "vllm.log", [0.6, 0.05, 0.0])
+    done = api.compare_paired(off, tmp_path / "on", output=tmp_path / "out")
+    pairs = api.query(
+        tmp_path / "out" / "on",
+        sql="select prompt_tokens, compute_saved_ns, move_added_ns, unexplained_ns"
+        " from request_pairs order by prompt_tokens",
+    ).rows()
+    assert [tuple(row.values()) for row in pairs] == [
+        (1000, 350 * MS, 600 * MS, 0),
+        (1001, 300 * MS, 50 * MS, 0),
+        (1002, 100 * MS, 0, 0),
+    ]
+    assert done.notes == ()
+
+
 def test_logs_of_other_requests_are_refused(tmp_path: Path) -> None:
     off = timing_log(tmp_path / "off.jsonl", [0.5])
     on = tmp_path / "on.jsonl"

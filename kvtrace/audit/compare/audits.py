@@ -14,8 +14,9 @@ from kvtrace.audit.compare.comparison import (
     Row,
     VerdictChange,
 )
-from kvtrace.audit.compare.rows import row_of, row_of_quantities
-from kvtrace.audit.record import AuditRecord, Finding, Option, Quantity
+from kvtrace.audit.compare.rows import row_of, row_of_quantities, within
+from kvtrace.audit.record import AuditRecord, Finding, Option, Quantity, ReplayWindow
+from kvtrace.audit.thresholds import LITTLE, TAIL_TOLERANCE, TPOT_TOLERANCE
 
 _SERVED: Final[Mapping[str, str]] = {
     "llm": "another LLM",
@@ -85,12 +86,16 @@ def _windows(a: AuditRecord, b: AuditRecord) -> Iterator[Caution]:
     if bool(a.options) != bool(b.options):
         which = "B" if a.options else "A"
         yield Caution(code="not_replayed", message=f"{which} replayed nothing: it has no options")
-    if ours is not None and theirs is not None and ours.is_peak_hour != theirs.is_peak_hour:
-        which = "A" if ours.is_peak_hour else "B"
+    if ours is not None and theirs is not None and ours.requests != theirs.requests:
         yield Caution(
             code="other_window",
-            message=f"another window: {which} replayed the peak hour, the other one did not",
+            message=f"another window: A replayed {_window(ours)}, B {_window(theirs)}",
         )
+
+
+def _window(window: ReplayWindow) -> str:
+    hour = " (the peak hour)" if window.is_peak_hour else ""
+    return f"{window.requests:,} of {window.of_requests:,} requests{hour}"
 
 
 def _versions(a: AuditRecord, b: AuditRecord) -> Iterator[Caution]:
@@ -146,11 +151,13 @@ def _absent(other: Quantity) -> Quantity:
 
 def _option(a: Option, b: Option) -> OptionChange:
     """All figures are modelled; money has intervals, times have none."""
+    tolerated = [
+        ("hit_ratio_tokens", "ratio", a.hit_ratio_tokens, b.hit_ratio_tokens, LITTLE),
+        ("ttft_p50_s", "s", a.ttft_s.p50, b.ttft_s.p50, TAIL_TOLERANCE),
+        ("ttft_p99_s", "s", a.ttft_s.p99, b.ttft_s.p99, TAIL_TOLERANCE),
+        ("tpot_p50_s", "s", a.tpot_s.p50, b.tpot_s.p50, TPOT_TOLERANCE),
+    ]
     plain = [
-        ("hit_ratio_tokens", "ratio", a.hit_ratio_tokens, b.hit_ratio_tokens),
-        ("ttft_p50_s", "s", a.ttft_s.p50, b.ttft_s.p50),
-        ("ttft_p99_s", "s", a.ttft_s.p99, b.ttft_s.p99),
-        ("tpot_p50_s", "s", a.tpot_s.p50, b.tpot_s.p50),
         ("loaded_hits", "requests", a.hit_cost.hits, b.hit_cost.hits),
         ("instances", "instances", a.instances, b.instances),
         ("instances_at_slo", "instances", a.instances_at_slo, b.instances_at_slo),
@@ -158,7 +165,11 @@ def _option(a: Option, b: Option) -> OptionChange:
         ("is_dominated", "flag", a.is_dominated, b.is_dominated),
         ("binds", "name", a.binds, b.binds),
     ]
-    rows = [row_of(name, unit, x, y, is_modelled=True) for name, unit, x, y in plain]
+    rows = [
+        within(row_of(name, unit, x, y, is_modelled=True), tolerance)
+        for name, unit, x, y, tolerance in tolerated
+    ]
+    rows += [row_of(name, unit, x, y, is_modelled=True) for name, unit, x, y in plain]
     for x, y in (
         (a.hit_cost.net_negative, b.hit_cost.net_negative),
         (a.cost, b.cost),

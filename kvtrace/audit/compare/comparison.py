@@ -16,9 +16,10 @@ COMPARISON_SCHEMA_TITLE: Final = "kvtrace comparison of two audits"
 Standing = Literal[
     "equal", "no_difference_shown", "differs", "differs_without_interval", "unknown", "other_unit"
 ]
-"""equal: the same value. no_difference_shown: another value, and the intervals overlap. differs:
-they do not, or both values are exact. differs_without_interval: of two modelled values without an
-interval. unknown: one of them is null. other_unit: they cannot be set side by side."""
+"""equal: the same value. no_difference_shown: another value, and the intervals overlap, or two
+replays differ by less than the SLO check takes for equal. differs: they do not overlap, or both
+values are exact. differs_without_interval: of two modelled values without an interval. unknown: one
+of them is null. other_unit: they cannot be set side by side."""
 
 
 class Caution(msgspec.Struct, kw_only=True):

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from kvtrace.audit.compare.comparison import Row, Standing
 from kvtrace.audit.record import Cell, Quantity
+from kvtrace.audit.thresholds import Threshold
 
 _EXACT_KINDS: Final = ("measured", "given", "spec")
 """Kinds whose value without an interval is what it says."""
@@ -43,6 +44,21 @@ def row_of_quantities(a: Quantity, b: Quantity) -> Row:
         a_source=a.source,
         b_source=b.source,
     )
+
+
+def within(row: Row, tolerance: Threshold) -> Row:
+    """The row, where two single replays that differ by no more than this are taken as equal.
+
+    A tolerance of times is a share of the larger one, as the SLO check has it; one of ratios is in
+    points.
+    """
+    a, b = _number(row.a), _number(row.b)
+    if row.standing != "differs_without_interval" or a is None or b is None:
+        return row
+    scale = 1.0 if row.unit == "ratio" else max(abs(a), abs(b))
+    if abs(b - a) <= tolerance.value * scale:
+        row.standing = "no_difference_shown"
+    return row
 
 
 def standing_of(a: Quantity, b: Quantity) -> Standing:

@@ -64,7 +64,13 @@ def _options(one: Comparison, width: int) -> Iterator[str]:
     """Of each common option the figures that are not equal."""
     for option in one.options:
         rows = [row for row in option.rows if row.standing != "equal" and row.a != row.b]
-        yield from _rows(f"option {option.id} (modelled)", rows, width)
+        told = [row for row in rows if row.standing != "no_difference_shown"]
+        alike = [row.title or label_of(row.id) for row in rows if row not in told]
+        shown = [*_rows(f"option {option.id} (modelled)", told, width)][:-1]
+        if alike:
+            shown = shown or [f"option {option.id} (modelled)"]
+            shown += [f"  no difference shown: {safe_text(', '.join(alike), limit=400)}"]
+        yield from [*shown, ""] if shown else ()
     for word, ids in (("gained", one.options_gained), ("lost", one.options_lost)):
         if ids:
             yield from (f"options {word}: {', '.join(ids)}", "")
