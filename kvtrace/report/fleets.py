@@ -137,7 +137,7 @@ def _need_table(fleets: FleetSizes, titles: Titles, texts: Texts) -> TableView:
     columns = [
         ("option", "name", texts("column.option")),
         *(
-            (f"load_{load:g}", "instances", texts("column.need_at_load", load=f"{load:g}"))
+            (f"instances_x{load:g}", "instances", texts("column.need_at_load", load=f"{load:g}"))
             for load in loads
         ),
         ("basis_1", "text", texts("column.need_basis")),
