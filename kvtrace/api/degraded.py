@@ -21,6 +21,7 @@ from kvtrace.exec.progress import Progress
 from kvtrace.replay.degraded import cold_window, with_cold_pool, with_hot_node, without_pool
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.options.ground import Ground
+from kvtrace.replay.options.option import ReplayOption
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.search import smallest_count
@@ -34,6 +35,8 @@ class DegradedSearch:
     option_id: str
     instances: int
     ground: Ground
+    pool_nodes: int
+    """Over which its blocks lie."""
     today: Reference
     is_full: bool
     """Also a restart that leaves HBM warm, and searches for the reserve."""
@@ -64,10 +67,12 @@ def degraded_modes(
     run: WindowRuns,
     watch: Progress,
 ) -> FleetFacts:
-    """The facts with degraded modes: of all pools where fleets are searched, else of the best."""
+    """The facts with degraded modes: of all pools that were searched, else of the best."""
     narrow = quantised_ids(replays.options)
     pools = [ident for ident in facts.options if is_pool(ident) and ident not in narrow]
-    if not facts.is_searched and pools:
+    if facts.is_searched:
+        pools = [ident for ident in pools if facts.options[ident].is_searched]
+    elif pools:
         pools = [min(pools, key=lambda ident: _rank(facts, ident))]
     base = next(r for r in replays.results if r.scenario.option_id == facts.reference)
     is_same = replays.windowed is not None and peak.windowed.trace is replays.windowed.trace
@@ -78,11 +83,19 @@ def degraded_modes(
         base = run.all((base.scenario,))[0]
     today = reference_of(peak.windowed.window, base)
     known = (*replays.results, *replays.fewer) if is_same else ()
-    searches = [_search(ident, facts, stated, today, known) for ident in pools]
+    nodes = {one.option_id: _pool_nodes(one, stated) for one in replays.options}
+    searches = [_search(ident, facts, stated, today, known, nodes[ident]) for ident in pools]
     found = tuple(run.each(degrade_option, searches))
     count = sum(one.replays for one in found)
     watch.finish(f"{len(found)} pool{'' if len(found) == 1 else 's'}, {count} replays")
     return replace(facts, degraded=found)
+
+
+def _pool_nodes(option: ReplayOption, stated: Ground) -> int:
+    """Nodes over which a pool lies: those bought for it, those of the GPUs, else the fleet's."""
+    if option.place == "peer_dram":
+        return max(1, stated.fleet.gpu_nodes)
+    return max(1, round(option.need.pool_nodes or stated.fleet.pool_nodes.value))
 
 
 def _rank(facts: FleetFacts, ident: str) -> tuple[bool, float, int, str]:
@@ -99,6 +112,7 @@ def _search(
     stated: Ground,
     today: Reference,
     known: tuple[ReplayResult, ...],
+    pool_nodes: int,
 ) -> DegradedSearch:
     fleet = stated.fleet
     need = facts.options[ident].needs[0].instances
@@ -112,6 +126,7 @@ def _search(
         option_id=ident,
         instances=instances,
         ground=stated,
+        pool_nodes=pool_nodes,
         today=today,
         is_full=facts.is_searched,
         down=next((one for one in alike if one.scenario.instances == instances), None),
@@ -138,7 +153,7 @@ def _is_same(one: Scenario, other: Scenario) -> bool:
 def degrade_option(windowed: WindowedTrace, search: DegradedSearch) -> DegradedFacts:
     """All states of one option, and the instances that its reserve takes."""
     scenario, window = search.scenario(search.instances), windowed.window
-    judge, nodes = search.judge, max(1, round(search.ground.fleet.pool_nodes.value))
+    judge, nodes = search.judge, search.pool_nodes
     down = search.down or _replay(windowed, without_pool(scenario))
     hot = _replay(windowed, with_hot_node(scenario, nodes=nodes, share=HOT_NODE.value))
     cold_states, span_s, made = _cold_states(windowed, scenario, judge, search)

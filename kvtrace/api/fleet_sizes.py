@@ -34,7 +34,8 @@ def size_fleets(
 ) -> FleetFacts | None:
     """The fleets of the replayed options, judged by today's option on the fleet as it stands.
 
-    Searches ask those of `--depth quick`: the others differ from one of them in a rate or a mix.
+    Searches ask those of `--depth quick`: the others differ from one of them in a rate or a mix,
+    and stand beside them by the surrogate.
 
     `replays` are of the peak hour unless the depth is full and the log longer; `run` replays it.
     """
@@ -49,11 +50,17 @@ def size_fleets(
         today=reference_of(peak.windowed.window, base),
         stated=stated_fleet(stated),
     )
-    if is_full:
-        ids = [one.option_id for one in replays.options if one.is_quick]
-        by_option = _searched(asker, ids, base, stated, run)
-    else:
-        by_option = _estimated(asker, replays, base)
+    quick = {one.option_id for one in replays.options if one.is_quick}
+    ids = [result.scenario.option_id for result in replays.results]
+    searched = [one for one in ids if one in quick] if is_full else []
+    if is_same:
+        _know(asker, replays, base)
+    asker.know(base.scenario.option_id, base)
+    found = _searched(asker, searched, base, stated, run)
+    rest = [one for one in ids if one not in found]
+    less = [result.scenario.option_id for result in replays.fewer] if is_same else []
+    found |= _estimated(asker, rest, less, base)
+    by_option = {ident: found[ident] for ident in ids}
     facts = FleetFacts(
         is_searched=is_full,
         reference=base.scenario.option_id,
@@ -88,17 +95,24 @@ def _searched(
     return dict(zip(ids, run.each(search_option, searches), strict=True))
 
 
-def _estimated(asker: Asker, replays: Replays, base: ReplayResult) -> dict[str, OptionFacts]:
-    """From the replays that were made, and one of today's option on one instance less."""
+def _know(asker: Asker, replays: Replays, base: ReplayResult) -> None:
+    """The replays of the peak hour that were made already, with the usual load decision."""
     for result in (*replays.results, *replays.fewer):
         if result.scenario.load_decision == base.scenario.load_decision:
             asker.know(result.scenario.option_id, result)
-    less = {result.scenario.option_id for result in replays.fewer}
+
+
+def _estimated(
+    asker: Asker, ids: Sequence[str], less: Sequence[str], base: ReplayResult
+) -> dict[str, OptionFacts]:
+    """From the replays that were made, and one of today's option on one instance less.
+
+    `less`: options that were replayed on one instance less, too.
+    """
     n, today_id = asker.stated.instances, base.scenario.option_id
     today = asker.ask(today_id, n, 1.0).sample
     found = {}
-    for result in replays.results:
-        ident = result.scenario.option_id
+    for ident in ids:
         counts = (n, n - 1) if ident in less else (n,)
         tried = [asker.ask(ident, count, 1.0) for count in counts]
         before = asker.replays

@@ -120,9 +120,10 @@ def _error(fleets: FleetSizes, texts: Texts) -> list[str]:
         return []
     counts = {
         name: show(getattr(check, name), "", texts)
-        for name in ("checked", "equal", "most_over", "most_under")
+        for name in ("checked", "equal", "most_over", "most_under", "unfounded")
     }
-    return [texts("q.fleet.error", **counts)]
+    more = [texts("q.fleet.unfounded", count=counts["unfounded"])] if check.unfounded else []
+    return [texts("q.fleet.error", **counts), *more]
 
 
 def _day(fleets: FleetSizes, texts: Texts) -> list[str]:

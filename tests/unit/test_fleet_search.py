@@ -212,4 +212,9 @@ def test_the_error_of_the_surrogate_is_that_of_the_searches_beside_it() -> None:
     check = check_surrogate([own, need(4, 4), need(8, 9), need(7, 5), need(3, None)], "hbm_only")
     assert check is not None
     assert (check.checked, check.equal, check.most_over, check.most_under) == (3, 1, 1, 2)
+    lost = need(4, 6)
+    lost.instances, lost.basis = None, "none"
+    again = check_surrogate([own, need(4, 4), lost], "hbm_only")
+    assert again is not None
+    assert (again.checked, again.unfounded) == (1, 1)
     assert check_surrogate([own, need(3, None)], "hbm_only") is None

@@ -16,6 +16,7 @@ from kvtrace.audit.fleet.surrogate import Sample
 from kvtrace.audit.slo.reference import reference_of
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.engine import simulate
+from kvtrace.replay.options.ground import Ground
 from kvtrace.replay.window import WindowedTrace
 from tests.unit.audit_fakes import make_deployment, make_fleet
 from tests.unit.replay_cases import Ask, make_trace
@@ -35,15 +36,17 @@ def small_fleet() -> Fleet:
     return replace(make_fleet(), instances=2)
 
 
+def ground() -> Ground:
+    return Ground(deployment=make_deployment(), fleet=small_fleet())
+
+
 def search(option_id: str) -> OptionFacts:
-    deployment, fleet = make_deployment(), small_fleet()
-    hbm = simulate(TRACE, stated_fleet(deployment, fleet).build("hbm_only", 2), warmup_requests=20)
+    hbm = simulate(TRACE, stated_fleet(ground()).build("hbm_only", 2), warmup_requests=20)
     return search_option(
         WINDOW,
         OptionSearch(
             option_id=option_id,
-            deployment=deployment,
-            fleet=fleet,
+            ground=ground(),
             today=reference_of(WINDOW.window, hbm),
             today_sample=Sample(2, hbm.offered_load, is_kept=True),
             reference="hbm_only",
@@ -77,15 +80,14 @@ def test_a_pool_has_no_reserve_of_its_own_in_the_search() -> None:
 
 
 def degraded(*, is_full: bool) -> dict[str, DegradedState]:
-    deployment, fleet = make_deployment(), small_fleet()
-    hbm = simulate(TRACE, stated_fleet(deployment, fleet).build("hbm_only", 2), warmup_requests=20)
+    hbm = simulate(TRACE, stated_fleet(ground()).build("hbm_only", 2), warmup_requests=20)
     facts = degrade_option(
         WINDOW,
         DegradedSearch(
             option_id="pool_dram_rdma_direct",
             instances=2,
-            deployment=deployment,
-            fleet=fleet,
+            ground=ground(),
+            pool_nodes=2,
             today=reference_of(WINDOW.window, hbm),
             is_full=is_full,
             down=None,

@@ -78,7 +78,7 @@ def _view(facts: FleetFacts, option: OptionFacts, fleet: Fleet) -> FleetView:
         requests=facts.requests,
         ttft_p99_s=option.on_stated.ttft_p99_s,
         load_at_slo=load,
-        load_basis="none" if load is None else "replayed" if facts.is_searched else "surrogate",
+        load_basis="none" if load is None else "replayed" if option.is_searched else "surrogate",
         reason="" if option is reference else _why_none(reference, option, whole),
     )
 

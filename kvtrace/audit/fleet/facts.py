@@ -36,6 +36,11 @@ class OptionFacts:
     replays: int = 0
     """That were made for all this."""
 
+    @property
+    def is_searched(self) -> bool:
+        """By search over replays; False: by a surrogate, from the replays that were made."""
+        return self.least is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DegradedFacts:
@@ -61,7 +66,7 @@ class FleetFacts:
     """All options of one peak hour."""
 
     is_searched: bool
-    """By search over replays; False: from few replays, by a surrogate."""
+    """Options were searched over replays; False: all are from few replays, by a surrogate."""
     reference: str
     """The option that the others are judged by."""
     requests: int
@@ -78,9 +83,10 @@ class FleetFacts:
 
     @property
     def at_slo(self) -> dict[str, int]:
-        """By option: the fewest instances at the load of the trace; empty unless searched."""
-        needs = {ident: facts.needs[0].instances for ident, facts in self.options.items()}
-        return {i: need for i, need in needs.items() if self.is_searched and need is not None}
+        """By option that was searched: the fewest instances at the load of the trace."""
+        searched = {i: one for i, one in self.options.items() if one.is_searched}
+        needs = {ident: one.needs[0].instances for ident, one in searched.items()}
+        return {ident: need for ident, need in needs.items() if need is not None}
 
     @property
     def least(self) -> dict[str, int]:

@@ -93,6 +93,8 @@ class SurrogateCheck(msgspec.Struct, kw_only=True):
     """Largest surrogate less search, in instances; below zero: none too high."""
     most_under: int
     """Largest search less surrogate."""
+    unfounded: int = 0
+    """Surrogates for which the search found no fleet that keeps the SLO."""
 
 
 State = Literal["warm", "pool_down", "pool_restarted", "released", "hot_node"]

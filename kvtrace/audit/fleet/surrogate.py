@@ -67,17 +67,19 @@ def check_surrogate(needs: Iterable[OptionNeed], reference: str) -> SurrogateChe
 
     Not of the reference at its own load, which it hits by definition. Null where nothing is known.
     """
+    both = [need for need in needs if need.load != 1 or need.option != reference]
     errors = [
         need.surrogate - need.instances
-        for need in needs
+        for need in both
         if need.basis == "replayed" and need.instances is not None and need.surrogate is not None
-        if need.load != 1 or need.option != reference
     ]
-    if not errors:
+    unfounded = sum(need.basis == "none" and need.surrogate is not None for need in both)
+    if not errors and not unfounded:
         return None
     return SurrogateCheck(
         checked=len(errors),
         equal=sum(error == 0 for error in errors),
-        most_over=max(0, *errors),
-        most_under=max(0, *(-error for error in errors)),
+        most_over=max((0, *errors)),
+        most_under=max((0, *(-error for error in errors))),
+        unfounded=unfounded,
     )
