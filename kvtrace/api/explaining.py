@@ -45,7 +45,7 @@ def explain(name: str, *, audit: Path | str | None = None) -> Explained:
     With `audit`, also what that audit says of it: evidence, figures, values of assumptions.
 
     Raises:
-        UsageError: KVT-X001, nothing has this name; close ones are named.
+        UsageError: KVT-U086, nothing has this name; close ones are named.
         InputError, OutputError: the audit cannot be read.
     """
     record = None if audit is None else _record(audit)
@@ -126,7 +126,7 @@ def _unknown(name: str, record: AuditRecord | None) -> UsageError:
     close = difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.5)
     shown = " or ".join(f"`{lower[one]}`" for one in close)
     return UsageError(
-        "KVT-X001",
+        "KVT-U086",
         f"nothing is named `{name}`",
         hint=f"did you mean {shown}"
         if close

@@ -117,7 +117,7 @@ def test_a_name_of_several_things_has_several_explanations() -> None:
 def test_a_typo_is_answered_with_close_names(typed: str, meant: str) -> None:
     with pytest.raises(UsageError) as caught:
         api.explain(typed)
-    assert caught.value.code == "KVT-X001"
+    assert caught.value.code == "KVT-U086"
     assert meant in str(caught.value.hint)
 
 
