@@ -13,6 +13,9 @@ from kvtrace.report.view import TableView, made_table, table_view
 _COLUMNS: Final = (
     ("option", "name"),
     ("id", "name"),
+    ("family", "name"),
+    ("place", "name"),
+    ("wire", "name"),
     ("instances", "instances"),
     ("offered_load", ""),
     ("prefill_utilisation", "ratio"),
@@ -32,6 +35,9 @@ def option_details(options: Sequence[Option], texts: Texts) -> TableView:
         [
             option.title,
             option.id,
+            _kind("family", option.family, texts),
+            _kind("place", option.place, texts),
+            _kind("wire", option.wire, texts),
             option.instances,
             option.offered_load,
             option.prefill_utilisation,
@@ -46,6 +52,11 @@ def option_details(options: Sequence[Option], texts: Texts) -> TableView:
     ]
     table = made_table("option_details", texts("options.details"), columns, rows)
     return table_view(table, source=texts("source.replay"), origin="modelled")
+
+
+def _kind(what: str, value: str | None, texts: Texts) -> str | None:
+    """The word for a family, a place or a wire; null for an option that has none."""
+    return None if value is None else texts.or_code(what, value)
 
 
 def binds_text(option: Option, texts: Texts) -> str:

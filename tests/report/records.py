@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvtrace.audit import record as r
+from kvtrace.audit.options.frontier import build_frontier
 from kvtrace.schema.manifest import FileEntry, Note, SourceEntry
 from tests.report.fleet_records import make_fleets
 
@@ -606,7 +607,8 @@ def make_record() -> r.AuditRecord:
                 mean=3.94e9, p50=2.3e9, p90=9.1e9, p99=2.6e10, maximum=4.1e10
             ),
         ),
-        options=make_options(),
+        options=(options := make_options()),
+        frontier=build_frontier(options),
         verdict=r.Verdict(
             outcome="pays_only_if",
             confidence="low",
@@ -732,6 +734,7 @@ def make_bare_record() -> r.AuditRecord:
     )
     record.kv.bytes_requested_block_rounded = record.kv.bytes_distinct = None
     record.options = []
+    record.frontier = None
     record.findings = []
     record.tables = {}
     record.assumptions = []

@@ -6,6 +6,7 @@ Only picking happens here: columns, rows, the smallest, largest, first and last 
 from __future__ import annotations
 
 from kvtrace.audit.record import AuditRecord
+from kvtrace.report.figures.frontier import frontier
 from kvtrace.report.figures.measured import latency_by_bucket, over_time
 from kvtrace.report.figures.options import (
     MOVE_TABLES,
@@ -32,6 +33,7 @@ def all_charts(record: AuditRecord, texts: Texts) -> dict[str, ChartView]:
         kv_bytes(record, texts),
         ttft_parts(record, texts),
         ttft_percentiles(record, texts),
+        frontier(record, texts),
         net_negative(record, texts),
         ledger(record, texts),
         replay_over_time(record, texts),

@@ -32,13 +32,19 @@ def _titles(options: Sequence[Option]) -> list[str]:
     return [plot_text(option.title, width=24) for option in options]
 
 
+def _drawn(record: AuditRecord) -> list[Option]:
+    """Of a full comparison those of the quick one, and the frontier; the table has all."""
+    return [option for option in record.options if option.is_quick or option.is_on_frontier]
+
+
 def _carrying(record: AuditRecord) -> list[Option]:
     """Options that carry the load, as times of an overloaded one mean nothing; else all."""
-    return [option for option in record.options if option.is_feasible] or record.options
+    drawn = _drawn(record)
+    return [option for option in drawn if option.is_feasible] or drawn
 
 
 def _left_out(record: AuditRecord, shown: Sequence[Option], texts: Texts) -> str:
-    titles = [option.title for option in record.options if option not in shown]
+    titles = [option.title for option in _drawn(record) if option not in shown]
     return f" {texts('chart.overloaded', options=', '.join(titles))}" if titles else ""
 
 
@@ -150,7 +156,7 @@ def ttft_percentiles(record: AuditRecord, texts: Texts) -> ChartView:
 
 def net_negative(record: AuditRecord, texts: Texts) -> ChartView:
     """Loaded hits of each option, and those that were slower than recomputing."""
-    options = [option for option in record.options if option.hit_cost.hits > 0]
+    options = [option for option in _drawn(record) if option.hit_cost.hits > 0]
     if not options:
         return absent("net_negative", texts, "modelled")
     names = _titles(options)
@@ -338,7 +344,7 @@ def _busiest(option: Option) -> list[LinkLedger]:
 def ledger(record: AuditRecord, texts: Texts) -> ChartView:
     """Use and bytes of each link in each option."""
     every = [(option, link) for option in record.options for link in option.links]
-    rows = [(option, link) for option in record.options for link in _busiest(option)]
+    rows = [(option, link) for option in _drawn(record) for link in _busiest(option)]
     if not rows:
         return absent("ledger", texts, "modelled")
     names = [f"{plot_text(o.title, width=36)}<br><b>{plot_text(k.link_id)}</b>" for o, k in rows]
