@@ -20,6 +20,7 @@ from kvtrace.audit.money.bills import Bills
 from kvtrace.audit.money.gpu_worth import gpu_worth
 from kvtrace.audit.slo.check import check_slo
 from kvtrace.audit.slo.ends import Claim, RunKey
+from kvtrace.audit.uncertainty import sampling
 from kvtrace.audit.uncertainty.design import (
     Bracket,
     ReplayedDesign,
@@ -55,6 +56,12 @@ from kvtrace.schema.arrays import FloatArray
 from tests.unit.audit_fakes import make_fleet, make_input, make_result, make_trace
 
 POOL = "pool_dram_rdma_direct"
+
+
+@pytest.fixture(autouse=True)
+def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """512 samples instead of 2 048: pricing each takes its time."""
+    monkeypatch.setattr(sampling, "POINTS", 64)
 
 
 def unknown(low: float, value: float, high: float, **changes: Any) -> Unknown:
@@ -472,7 +479,7 @@ def test_a_pool_that_often_loses_money_pays_only_if() -> None:
     assert sure.uncertainty.p_pays == pytest.approx(1.0, abs=0.05)
     rare = build_audit(make_input(design=design(lambda row: (float(row[0]) + 0.5, 1.0))))
     assert rare.verdict.outcome == "pays_only_if"
-    assert "what is open turns out well: the pool pays in 12 % of 2,048" in rare.verdict.headline
+    assert "what is open turns out well: the pool pays in 12 % of 512" in rare.verdict.headline
 
 
 def test_a_chance_between_both_answers_is_open() -> None:

@@ -13,7 +13,7 @@ from kvtrace.audit.uncertainty.unknowns import Unknown
 
 Net = Callable[[float], float]
 """USD a month by the value of one input, all others at their middle."""
-_PLACES: Final = 64
+_PLACES: Final = 16
 """Equal parts of a range that are looked at for a change of sign."""
 _HALVINGS: Final = 60
 """Bisections: the root is then known to 2^-60 of a part."""
