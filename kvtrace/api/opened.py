@@ -96,6 +96,8 @@ def with_earlier(settings: Settings, earlier: AuditRecord | None) -> Settings:
         check_names(merged)
     except UsageError as error:
         files = [name for name in ("llm", "hardware") if name in taken]
+        if not files:
+            raise
         flags = " ".join(f"--{name} FILE" for name in files)
         raise UsageError(
             "KVT-U022",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from kvtrace.cost.evidence import Constant, number
+from kvtrace.cost.toml_lines import line_of
 from kvtrace.errors import Location, UsageError
+
+_QUOTED_KEY: Final = re.compile(r"`([A-Za-z0-9_.-]+)`")
 
 
 class TomlReader:
@@ -23,7 +28,7 @@ class TomlReader:
         return UsageError(
             "KVT-C042",
             f"`{self.path}` is not a usable hardware file",
-            where=Location(str(self.path)),
+            where=Location(str(self.path), self._line_of(cause)),
             cause=cause,
             hint="see docs/model/hardware.md for the keys and an example",
         )
@@ -33,9 +38,20 @@ class TomlReader:
         return UsageError(
             error.code,
             error.message,
-            where=Location(str(self.path), detail=f"`{self.prefix}{key}`"),
+            where=Location(
+                str(self.path), self._line_of(f"`{self.prefix}{key}`"), f"`{self.prefix}{key}`"
+            ),
             hint=error.hint,
         )
+
+    def _line_of(self, said: str) -> int | None:
+        """The line of the key that is said first; null where it does not stand in the file."""
+        key = _QUOTED_KEY.search(said)
+        try:
+            text = self.path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError):  # a table of another document, or gone since
+            return None
+        return None if key is None else line_of(text, key.group(1).split("."))
 
     def check(self, allowed: tuple[str, ...]) -> None:
         """Refuse a key that is not allowed.

@@ -144,13 +144,18 @@ def test_a_file_with_a_fault_says_where(tmp_path: Path, text: str, cause: str) -
     with pytest.raises(UsageError) as caught:
         load_hardware(str(path))
     assert cause in (caught.value.cause or "")
+    # What is wrong stands in the last line, but for a key that is missing.
+    assert caught.value.where is not None
+    line = None if "is missing" in cause else len(text.splitlines())
+    assert caught.value.where.line == line
 
 
 def test_ambiguous_units_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text('gpu = "H100"\n[rdma]\nport = "400G"')
-    with pytest.raises(UsageError, match="no clear unit"):
+    with pytest.raises(UsageError, match="no clear unit") as caught:
         load_hardware(str(path))
+    assert str(caught.value.where) == f"{path}:3 (`rdma.port`)"
 
 
 def test_unreadable_and_broken_files_are_refused(tmp_path: Path) -> None:
