@@ -195,6 +195,16 @@ def test_replays_that_close_the_bracket_are_no_surrogate() -> None:
     assert asker.replays == 2
 
 
+def test_no_surrogate_stands_for_an_option_that_an_empty_fleet_does_not_help() -> None:
+    asker = make_asker(SloTarget(ttft_s=9.0))
+    today = Sample(5, 1.0, is_kept=True)  # the load alone would say five
+    tried = [asker.ask("hbm_only", 5, 1.0)]
+    assert estimate([tried[0].sample], today, 1.0).instances is None  # missed below today's load
+    need = estimated_need(asker.question(1.0), "hbm_only", Sample(5, 0.5, is_kept=True), tried)
+    assert (need.instances, need.surrogate, need.is_infeasible) == (None, None, True)
+    assert need.floor_s == pytest.approx(10.0)
+
+
 def test_the_error_of_the_surrogate_is_that_of_the_searches_beside_it() -> None:
     def need(instances: int, surrogate: int | None, option: str = "kv_routing") -> OptionNeed:
         return OptionNeed(

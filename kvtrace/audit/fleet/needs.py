@@ -98,17 +98,21 @@ def estimated_need(
 ) -> OptionNeed:
     """What the surrogate says; replayed where the replays that were made close the bracket.
 
-    `tried`: on the stated fleet first. Beside it stands what that replay alone would have said.
+    `tried`: on the stated fleet first. Beside it stands what that replay alone would have said. An
+    option that misses the SLO there and on an empty fleet, too, has no count.
     """
+    if tried and not tried[0].check.is_kept:
+        need = _need(question, option_id, None, 1, None, str(tried[0].check))
+        _add_floor(question, need, tried[0])
+        if need.is_infeasible:
+            return need
     samples = [one.sample for one in tried]
     found = estimate(samples, today, question.load)
     kept = {one.result.scenario.instances for one in tried if one.check.is_kept}
     missed = {one.result.scenario.instances for one in tried if not one.check.is_kept}
-    count = found.instances
     least = min(kept, default=None)
     is_closed = question.load == 1 and least is not None and (least == 1 or least - 1 in missed)
-    if is_closed:
-        count = least
+    count = least if is_closed else found.instances
     late = next((one.check for one in tried if not one.check.is_kept), None)
     need = _need(
         question,
@@ -120,8 +124,6 @@ def estimated_need(
     )
     if count is not None and not is_closed:
         need.basis = "enough" if question.load == 1 and count in kept else "surrogate"
-    if count is None and tried:
-        _add_floor(question, need, tried[0])
     return need
 
 
