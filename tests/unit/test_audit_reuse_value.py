@@ -22,7 +22,7 @@ def test_a_token_is_worth_the_prefill_that_it_spares() -> None:
     prefill = deployment.prefill
     spared_s = prefill.prefill_s(10_000.0, 0.0) - prefill.prefill_s(3_000.0, 7_000.0)
     gpu_s = spared_s * 8 / 7_000
-    assert found.reusable_tokens == 7_000 * 1_999
+    assert found.tokens == 7_000 * 1_999
     assert found.gpu_s_per_token.value == pytest.approx(gpu_s, rel=1e-9)
     assert found.usd_per_token is not None
     assert found.usd_per_token.value == pytest.approx(gpu_s * 3.0 / 3600 / 0.7, rel=1e-9)
@@ -38,11 +38,22 @@ def test_a_gb_holds_as_many_tokens_as_fit() -> None:
     assert worth.gpu_s_per_gb(200_000.0).value == pytest.approx(5.0)
 
 
-def test_no_reuse_and_no_blocks_have_no_worth() -> None:
+def test_where_no_reuse_is_known_whole_prompts_stand_for_hits() -> None:
+    # All but the last of 10 000 tokens: what it spares, on eight GPUs, over 9 999.
     deployment, fleet = make_deployment(), make_fleet()
+    trace = make_trace()
+    for bare in (make_trace(shared_blocks=0), replace(trace, distinct_blocks=0)):
+        found = reuse_value(bare, deployment, fleet)
+        assert found is not None
+        assert not found.is_of_reuse
+        prefill = deployment.prefill
+        spared_s = prefill.prefill_s(10_000.0, 0.0) - prefill.prefill_s(1.0, 9_999.0)
+        assert found.gpu_s_per_token.value == pytest.approx(spared_s * 8 / 9_999, rel=1e-9)
     assert reuse_value(None, deployment, fleet) is None
-    assert reuse_value(make_trace(shared_blocks=0), deployment, fleet) is None
-    assert reuse_value(replace(make_trace(), distinct_blocks=0), deployment, fleet) is None
+    assert (
+        reuse_value(replace(trace, prompt_tokens=trace.prompt_tokens * 0), deployment, fleet)
+        is None
+    )
 
 
 def usd_per_token(fleet: Fleet) -> float | None:

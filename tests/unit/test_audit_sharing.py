@@ -14,7 +14,7 @@ from kvtrace.audit.uncertainty.ranges import Range
 from tests.unit.audit_fakes import make_input, query
 
 WORTH = ReuseValue(
-    gpu_s_per_token=Range.exact(0.001), usd_per_token=Range(1e-6, 2e-6, 5e-6), reusable_tokens=1000
+    gpu_s_per_token=Range.exact(0.001), usd_per_token=Range(1e-6, 2e-6, 5e-6), tokens=1000
 )
 
 

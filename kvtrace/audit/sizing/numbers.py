@@ -42,7 +42,8 @@ def _worth(value: ReuseValue | None) -> Iterator[Quantity]:
     """What all the money of this part follows from."""
     if value is None:
         return
-    tokens = f"mean of {value.reusable_tokens:,} reusable tokens"
+    kind = "reusable tokens" if value.is_of_reuse else "prompt tokens, for no reuse is known"
+    tokens = f"mean of {value.tokens:,} {kind}"
     yield _spread(
         "gpu_s_per_reused_token",
         value.gpu_s_per_token,

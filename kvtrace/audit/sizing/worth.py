@@ -19,8 +19,11 @@ class ReuseValue:
     Whole instances give back more or less, which only replays show: a little freed time can be the
     last that one of them needed, or too little for one. Null: by the contract of the GPUs nothing
     is saved by giving them back."""
-    reusable_tokens: int
+    tokens: int
     """That it is the mean of."""
+    is_of_reuse: bool = True
+    """Of the reusable tokens of the trace; False: no reuse is known, and it is the mean token of
+    whole prompts."""
 
     def usd_per_gb(self, kv_bytes_per_token: float) -> Range | None:
         """USD that one hit on a GB (10^9 bytes) of KV is worth; null: nothing is known to be saved.

@@ -33,7 +33,7 @@ def residency(record: AuditRecord, texts: Texts) -> Part:
     """The five-minute rule of each tier, and how much of the reuse keeps it."""
     sizing, rules = record.sizing, facts(record, _RULES)
     known = [] if sizing is None else [one for one in sizing.residency if _has_rule(one)]
-    if rules.table is None or not known:
+    if rules.table is None or all(one.residency is None for one in known):
         return absent_part("residency", texts)
     view = table_view(rules.table, source=texts("source.cost"), origin="modelled")
     return Part(
