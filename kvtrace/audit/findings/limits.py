@@ -241,8 +241,8 @@ DRIVE_WRITES: Final = Threshold(
     "drive_writes_per_day",
     1,
     "1/day",
-    "policy: one write of the capacity a day, as drives sold for reading are usually rated over "
-    "five years; the data sheet of the drive at hand decides",
+    "policy: one write of the capacity a day, the class of drives sold for reading "
+    "(`ssd_drive_writes_per_day` of data/prices.toml, with its source); the data sheet decides",
 )
 PREEMPTED: Final = Threshold(
     "preemptions",

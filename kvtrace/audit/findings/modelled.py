@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvtrace.audit.findings.check import Evidence, Hit, hit_tokens, modelled
-from kvtrace.audit.findings.limits import BOUNCE_FACTOR, MOVE_MATTERS, MOVE_SHARE
+from kvtrace.audit.findings.limits import MOVE_SHARE
 from kvtrace.audit.findings.replayed import TierHits, tier_hits
 from kvtrace.audit.findings.sampling import is_part
 from kvtrace.audit.record import HitCost, Option, Quantity, Severity
@@ -250,35 +250,5 @@ def pool_adds_little(evidence: Evidence) -> Hit | None:
         ),
         evidence=(
             modelled("extra_hit_tokens", extra, "tokens", f"replays of {pool.id} and {rival.id}"),
-        ),
-    )
-
-
-def host_bounce_dominates(evidence: Evidence) -> Hit | None:
-    """The copy through host memory makes RDMA moves much longer than GPU-direct ones."""
-    bounce = evidence.option("pool_dram_rdma_bounce")
-    direct = evidence.option("pool_dram_rdma_direct")
-    if bounce is None or direct is None:
-        return None
-    factor = ratio(bounce.move_s.mean, direct.move_s.mean)
-    of_ttft = ratio(bounce.move_s.mean, bounce.ttft_s.mean)
-    if factor is None or factor < BOUNCE_FACTOR.value:
-        return None
-    if of_ttft is None or of_ttft < MOVE_MATTERS.value:
-        return None
-    return Hit(
-        severity="warning",
-        confidence=evidence.modelled_confidence,
-        message=(
-            f"With the host bounce a move takes {format_seconds(bounce.move_s.mean or 0.0)} on "
-            f"average, GPU-direct {format_seconds(direct.move_s.mean or 0.0)} ({factor:.2f} times, "
-            f"modelled), {100 * of_ttft:.0f} % of TTFT: the copy through host memory, not the "
-            "network, makes the difference"
-        ),
-        evidence=(
-            modelled("bounce_over_direct", factor, "times", "replays of both paths"),
-            modelled("move_share_of_ttft", of_ttft, "ratio", "replay"),
-            modelled("move_mean_s:pool_dram_rdma_bounce", bounce.move_s.mean, "s", "replay"),
-            modelled("move_mean_s:pool_dram_rdma_direct", direct.move_s.mean, "s", "replay"),
         ),
     )

@@ -7,25 +7,19 @@ from typing import Final
 from kvtrace.audit.findings.check import Evidence, Hit, known_only, measured, modelled
 from kvtrace.audit.findings.limits import (
     ENOUGH_MOVES,
-    LOAD_SHARE,
-    MOVE_MATTERS,
     SHARED_RATE,
 )
 from kvtrace.audit.findings.replayed import StageTimes, stage_times
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.thresholds import LINK_BINDS
-from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.audit.view import Row, count, number, rows_of
 from kvtrace.replay.result import ReplayResult
 from kvtrace.units import format_seconds, format_traffic
 
 TOGETHER_TABLE: Final = "moves/alone_and_together"
 _PCIE: Final = "pcie"
-_RDMA: Final = "nic_rdma"
 _OVER_PCIE: Final = ("host>device", "device>host")
 """Paths of logs that are copies between host memory and HBM alone."""
-_PULLS: Final = "remote>host"
-_LOADS: Final = "host>device"
 
 
 def pcie_contention(evidence: Evidence) -> Hit | None:
@@ -114,85 +108,6 @@ def _together_evidence(row: Row) -> tuple[Quantity, ...]:
             "ratio",
             TOGETHER_TABLE,
         ),
-    )
-
-
-def load_is_what_is_left(evidence: Evidence) -> Hit | None:
-    """RDMA brings KV to the host, and the copy from there into HBM is the larger part."""
-    found = [
-        (share, result)
-        for ident, result in evidence.results.items()
-        if (share := _load_share(result)) is not None
-        and share >= LOAD_SHARE.value
-        and _moves_matter(evidence, ident)
-    ]
-    seen = _measured_load_share(evidence)
-    if not found and seen is None:
-        return None
-    found.sort(key=lambda pair: (-pair[0], pair[1].scenario.option_id))
-    parts = [] if seen is None else [seen[0]]
-    if found:
-        share, result = found[0]
-        parts.append(
-            f"{result.scenario.title}: {100 * share:.0f} % of a move after its lookup is the load "
-            "from host memory into HBM, not the network (modelled); faster ports shorten the rest "
-            "only"
-        )
-    return Hit(
-        severity="warning",
-        confidence="medium" if seen is not None else evidence.modelled_confidence,
-        message=". ".join(parts),
-        evidence=(
-            *(() if seen is None else seen[1]),
-            *(
-                modelled(f"load_share_of_move:{r.scenario.option_id}", share, "ratio", "replay")
-                for share, r in found
-            ),
-        ),
-    )
-
-
-def _load_share(result: ReplayResult) -> float | None:
-    """Of pull and load together; null where no stage is a pull over RDMA, or none a load."""
-    by_kind = {stage.kind: stage for stage in stage_times(result)}
-    pull, load = by_kind.get("pull"), by_kind.get("load")
-    if pull is None or load is None or not any(one.startswith(_RDMA) for one in pull.link_ids):
-        return None
-    return ratio(load.seconds, pull.seconds + load.seconds)
-
-
-def _moves_matter(evidence: Evidence, ident: str) -> bool:
-    option = evidence.option(ident)
-    if option is None or not option.is_feasible:
-        return False
-    return (ratio(option.move_s.mean, option.ttft_s.mean) or 0.0) >= MOVE_MATTERS.value
-
-
-def _measured_load_share(evidence: Evidence) -> tuple[str, tuple[Quantity, ...]] | None:
-    """Observed pulls of a remote pool beside observed copies into HBM: which takes a byte longer.
-
-    Only where the pulls run faster than TCP could: then RDMA is in place.
-    """
-    rows = {row.path: row for row in evidence.moves if row.direction == "load"}
-    pull, load, deployment = rows.get(_PULLS), rows.get(_LOADS), evidence.deployment
-    if pull is None or load is None or deployment is None:
-        return None
-    if min(pull.timed_transfers, load.timed_transfers) < ENOUGH_MOVES.value:
-        return None
-    if not pull.bytes_per_s or not load.bytes_per_s:
-        return None
-    share = pull.bytes_per_s / (pull.bytes_per_s + load.bytes_per_s)
-    tcp = next(hop for hop in deployment.path("pool_tcp").stages if hop.kind == "pull").bytes_per_s
-    if pull.bytes_per_s <= tcp or share < LOAD_SHARE.value:
-        return None
-    text = (
-        f"The pool's pulls run at {_rate(pull.bytes_per_s)}, faster than TCP, the loads into HBM "
-        f"behind them at {_rate(load.bytes_per_s)} (measured): {100 * share:.0f} % of the two is "
-        "the load"
-    )
-    return text, (
-        measured("pull_bytes_per_s", pull.bytes_per_s, "bytes/s", "moves/measured_rates"),
-        measured("load_bytes_per_s", load.bytes_per_s, "bytes/s", "moves/measured_rates"),
     )
 
 

@@ -44,7 +44,7 @@ def pool_size_is_off(evidence: Evidence) -> Hit | None:
 
 @dataclass(frozen=True, slots=True)
 class _PoolSize:
-    """The pool of the option that hits most, beside what the instances hold."""
+    """The smallest pool of those that hit most, beside what the instances hold."""
 
     option_id: str
     pool_bytes: float
@@ -63,7 +63,9 @@ def _pool_size(evidence: Evidence) -> _PoolSize | None:
     held = [one for one in evidence.pools if one.id in evidence.scenarios and one.is_feasible]
     if trace is None or not evidence.reuse.hit_curve or not held or is_part(evidence):
         return None
-    pool = max(held, key=lambda option: (hit_tokens(option), option.id))
+    pool = min(
+        _that_hit_most(evidence, held), key=lambda one: (_shared_bytes(evidence, one), one.id)
+    )
     scenario = evidence.scenarios[pool.id]
     shared = [tier for tier in scenario.tiers if tier.scope == "shared"]
     if not shared:
@@ -75,6 +77,18 @@ def _pool_size(evidence: Evidence) -> _PoolSize | None:
         all_blocks=capacity_blocks(scenario, trace.block_size_tokens),
         block_bytes=trace.block_size_tokens * per_token,
     )
+
+
+def _that_hit_most(evidence: Evidence, pools: list[Option]) -> list[Option]:
+    """Within two points of the prompt tokens of the pool that hits most."""
+    most = max(map(hit_tokens, pools))
+    slack = LITTLE.value * (evidence.replayed_prompt_tokens or 0)
+    return [one for one in pools if hit_tokens(one) >= most - slack]
+
+
+def _shared_bytes(evidence: Evidence, pool: Option) -> float:
+    tiers = evidence.scenarios[pool.id].tiers
+    return sum(tier.capacity_bytes for tier in tiers if tier.scope == "shared")
 
 
 def _too_small(evidence: Evidence, size: _PoolSize, here: float, most: float) -> str | None:

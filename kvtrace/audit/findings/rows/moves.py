@@ -15,12 +15,9 @@ from kvtrace.audit.findings.moves import (
     moves_slower_than_modelled,
     moves_slower_than_recompute,
 )
-from kvtrace.audit.findings.paths import (
-    load_is_what_is_left,
-    pcie_contention,
-    pool_node_bound_by_dram,
-)
+from kvtrace.audit.findings.paths import pcie_contention, pool_node_bound_by_dram
 from kvtrace.audit.findings.pieces import fragmented_copies, tp_replicates_kv
+from kvtrace.audit.findings.rdma import host_bounce_dominates, load_is_what_is_left
 
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
@@ -165,7 +162,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         title="The host bounce eats the gain of RDMA",
         question="Is a move limited by the network or by the copy through host memory?",
         threshold=limit.BOUNCE_FACTOR,
-        look=by_model.host_bounce_dominates,
+        look=host_bounce_dominates,
         is_replayed=True,
         action="Use GPU-direct RDMA, or overlap the pull with the load layer by layer",
         action_kind="faster",
