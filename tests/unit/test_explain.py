@@ -13,6 +13,7 @@ from kvtrace import api
 from kvtrace.audit.findings.registry import CHECKS
 from kvtrace.audit.record import AuditRecord
 from kvtrace.errors import UsageError
+from kvtrace.replay.options.recipes import recipes
 from kvtrace.report.explain.codes import error_codes, explain_code
 from kvtrace.report.explain.findings import all_thresholds
 from kvtrace.report.explain.names import finding_ids
@@ -77,7 +78,9 @@ def test_completion_knows_every_finding_without_loading_them() -> None:
 
 
 def test_options_are_explained_by_their_parts() -> None:
-    assert all(explain_option(one) is not None for one in OPTIONS)
+    ids = {*OPTIONS, *(one.option_id for one in recipes(4))}
+    assert len(ids) > 100
+    assert [one for one in sorted(ids) if explain_option(one) is None] == []
     facts = said("pool_ssd_rdma_bounce_400g_fp8_isolated")
     assert "DRAM and SSD" in facts["title"][0]
     assert "host bounce" in facts["title"][0]
