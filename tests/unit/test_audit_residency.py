@@ -102,3 +102,15 @@ def test_dearer_dram_shortens_residency(usd_per_gb: float, factor: float) -> Non
 def test_the_rent_up_to_the_break_even_is_what_the_hit_is_worth(worth: float, rent: float) -> None:
     until = break_even_s(Range.exact(worth), Range.exact(rent))
     assert until.value * rent == pytest.approx(worth)
+
+
+def test_flash_of_a_pool_bears_its_nodes_and_ports_too() -> None:
+    # Dearer than bare drives, cheaper than the same nodes full of DRAM.
+    rules = rules_of(make_fleet())
+    pooled, local = rules["pool_ssd"].price, rules["nvme"].price
+    assert pooled.usd_per_gb_month is not None
+    assert local.usd_per_gb_month is not None
+    assert pooled.usd_per_gb_month.value > local.usd_per_gb_month.value
+    pool = rules["pool_dram"].price.usd_per_gb_month
+    assert pool is not None
+    assert pooled.usd_per_gb_month.value < pool.value

@@ -105,13 +105,21 @@ def _pool_dram(deployment: Deployment, fleet: Fleet) -> TierPrice:
 
 
 def _pool_flash(deployment: Deployment, fleet: Fleet) -> TierPrice:
+    """The nodes and ports of the fleet's pool, with the drives of a pool node in place of DRAM."""
+    hardware = deployment.hardware
+    drive = hardware.tier(hardware.pool_nvme_tier).capacity_bytes
+    drives = hardware.pool_nvme_per_node.value * fleet.pool_nodes.value
+    size = 0.0 if drive is None else drives * drive.value
+    need = replace(
+        pool_of_fleet(fleet), is_operated=False, pool_dram_bytes=0.0, pool_ssd_bytes=size
+    )
     return TierPrice(
         "pool_ssd",
         "flash of a pool",
         "pool_ssd",
-        _usd_per_gb(Need(pool_ssd_bytes=_SAMPLE), fleet, _SAMPLE),
-        "flash over its amortisation, financing and power; nodes, ports and wear are left out: a "
-        "lower bound",
+        _usd_per_gb(need, fleet, size) if size else None,
+        "nodes, ports, flash, financing and power of the fleet's pool over the flash of its "
+        "drives; operations and wear are left out",
     )
 
 

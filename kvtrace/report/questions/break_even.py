@@ -96,9 +96,16 @@ def _rule(rule: ResidencyRule, texts: Texts) -> str:
         "share": _text(rule.within_ratio_tokens, "ratio", texts),
         "bytes": _text(rule.kept_bytes, "bytes", texts),
     }
-    if rule.residency is None:
-        return texts("q.residency.endless", **shown)
-    return texts("q.residency.rule", until=_spread(rule.residency, texts), **shown)
+    until = None if rule.residency is None else _spread(rule.residency, texts)
+    sentence = (
+        texts("q.residency.endless", **shown)
+        if until is None
+        else texts("q.residency.rule", until=until, **shown)
+    )
+    if rule.within_ratio_tokens is None:
+        return sentence
+    key = "q.residency.kept_all" if until is None else "q.residency.kept"
+    return f"{sentence} {texts(key, **shown)}"
 
 
 def _points(sizing: Sizing, chosen: str | None, texts: Texts) -> list[str]:
