@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ from kvtrace.audit import jsonio
 from kvtrace.audit.record import AuditRecord
 from kvtrace.config import Setting, Settings
 from kvtrace.errors import InputError, OutputError, UsageError
+from kvtrace.exec.progress import Progress
 from kvtrace.reuse.trace import build_trace
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.schema.manifest import CacheDomain
@@ -17,6 +19,7 @@ from kvtrace.store.dataset import MANIFEST_NAME, Dataset
 
 DATASET_FOLDER: Final = "dataset"
 AUDIT_FILE: Final = "audit.json"
+COMPRESSED_SUFFIXES: Final = (".gz", ".zst", ".bz2", ".xz")
 SERVING_SETTINGS: Final = ("llm", "hardware", "tp", "instances", "weight_dtype", "kv_dtype")
 """Settings that say what serves the traffic."""
 
@@ -41,6 +44,39 @@ def open_dataset(path: Path | str) -> Dataset:
         raise InputError(
             error.code, error.message, where=error.where, cause=error.cause, hint=error.hint
         ) from error
+
+
+def open_or_read(
+    path: Path | str, output: Path | str | None, settings: Settings, watch: Progress
+) -> Dataset:
+    """The dataset of an output folder; of logs, that which is made of them in `output`.
+
+    Raises:
+        InputError: there is none, or nothing usable.
+        OutputError: the output cannot be written or another run holds it.
+    """
+    given = Path(path)
+    if not given.exists() or is_dataset(given) or (given / DATASET_FOLDER).exists():
+        return open_dataset(given)
+    # Readers of logs take longer to load than all else that a replay of a dataset needs.
+    from kvtrace.api.stages import claimed, ingest_into
+
+    folder = output_folder([given], output)
+    with claimed(folder) as lock:
+        return ingest_into([given], folder, settings, watch, lock).dataset
+
+
+def output_folder(inputs: Sequence[str | Path], output: Path | str | None) -> Path:
+    """Where results go: as stated, else `reports/<name of the first input>`."""
+    if output is not None:
+        return Path(output)
+    first = Path(inputs[0])
+    name = first.resolve().name if first.name in {"", ".", ".."} else first.name
+    if not first.is_dir():
+        for suffix in COMPRESSED_SUFFIXES:
+            name = name.removesuffix(suffix)
+        name = Path(name).stem
+    return Path("reports") / ("".join("_" if c in "*?[]" else c for c in name) or "kvtrace")
 
 
 def whole_trace(dataset: Dataset) -> RequestTrace | None:

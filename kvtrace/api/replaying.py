@@ -13,7 +13,7 @@ import polars as pl
 
 from kvtrace.api.opened import (
     SERVING_SETTINGS,
-    open_dataset,
+    open_or_read,
     read_earlier,
     whole_trace,
     with_earlier,
@@ -94,11 +94,14 @@ def replay(
     *,
     options: Sequence[str] | None = None,
     asked: ReplayAsk | None = None,
+    output: Path | str | None = None,
     workers: int | None = None,
     settings: Settings | None = None,
     progress: Progress | None = None,
 ) -> ReplayOutcome:
     """What each option or scenario would have done with a dataset's requests.
+
+    `dataset` may be logs: they are read into `output` first [reports/<input name>].
 
     `options` are ids, None all; `asked` says more. The timelines stay in the dataset as tables.
     `workers` processes replay; None: as many as are worth their start. Results are equal.
@@ -109,7 +112,7 @@ def replay(
     """
     asked = ReplayAsk(options=tuple(options or ())) if asked is None else asked
     watch = progress or SilentProgress()
-    bench = _bench(dataset, settings)
+    bench = _bench(dataset, output, settings, watch)
     cases = [Case(document) for document in _possible(bench, asked)]
     ready = make_ready(bench, cases, asked.load)
     if asked.is_of_all:
@@ -136,6 +139,7 @@ def sweep(
     *,
     asked: ReplayAsk | None = None,
     one_at_a_time: bool = False,
+    output: Path | str | None = None,
     workers: int | None = None,
     settings: Settings | None = None,
     progress: Progress | None = None,
@@ -143,7 +147,8 @@ def sweep(
     """Scenarios with keys set to other values, such as `pool.capacity=1TB,2TB`.
 
     The grid of all axes; or the start and then each value alone. What was replayed before with the
-    same content is not replayed again. The figures stay in the dataset as `replay_sweep`.
+    same content is not replayed again. The figures stay in the dataset as `replay_sweep`. Logs are
+    read first, as by `replay`.
 
     Raises:
         UsageError: a key or value that cannot be used, or no requests with known lengths.
@@ -151,7 +156,7 @@ def sweep(
     """
     asked = ReplayAsk() if asked is None else asked
     watch = progress or SilentProgress()
-    bench = _bench(dataset, settings)
+    bench = _bench(dataset, output, settings, watch)
     parsed = [parse_axis(text) for text in axes]
     cases = expand(_possible(bench, asked), parsed, one_at_a_time=one_at_a_time)
     ready = make_ready(bench, cases, asked.load)
@@ -167,9 +172,12 @@ def sweep(
     return SweepOutcome(result, wall_s, windows_of(loads), found)
 
 
-def _bench(dataset: Path | str, settings: Settings | None) -> Bench:
-    opened = open_dataset(dataset)
-    chosen = with_earlier(settings or resolve_settings(), read_earlier(opened))
+def _bench(
+    dataset: Path | str, output: Path | str | None, settings: Settings | None, watch: Progress
+) -> Bench:
+    stated = settings or resolve_settings()
+    opened = open_or_read(dataset, output, stated, watch)
+    chosen = with_earlier(stated, read_earlier(opened))
     check_names(chosen)
     whole = whole_trace(opened)
     if whole is None or not whole.has_clock:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from kvtrace.api.opened import AUDIT_FILE
+from kvtrace.api.opened import AUDIT_FILE, output_folder
 from kvtrace.api.opened import open_dataset as open_dataset
 from kvtrace.api.outputs import write_output
 from kvtrace.api.results import (
@@ -35,7 +35,6 @@ from kvtrace.report.texts import Lang
 from kvtrace.store.packed import Sink
 
 REPORT_FILE: Final = "report.html"
-COMPRESSED_SUFFIXES: Final = (".gz", ".zst", ".bz2", ".xz")
 
 
 def ingest(
@@ -196,16 +195,3 @@ def synthesise(
 def each_path(inputs: Inputs | str | Path) -> Inputs:
     """The inputs as a list, where one path was given alone."""
     return [inputs] if isinstance(inputs, str | Path) else inputs
-
-
-def output_folder(inputs: Inputs, output: Path | str | None) -> Path:
-    """Where results go: as stated, else `reports/<name of the first input>`."""
-    if output is not None:
-        return Path(output)
-    first = Path(inputs[0])
-    name = first.resolve().name if first.name in {"", ".", ".."} else first.name
-    if not first.is_dir():
-        for suffix in COMPRESSED_SUFFIXES:
-            name = name.removesuffix(suffix)
-        name = Path(name).stem
-    return Path("reports") / ("".join("_" if c in "*?[]" else c for c in name) or "kvtrace")

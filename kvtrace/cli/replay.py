@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kvtrace.config import Settings
     from kvtrace.scenarios.load import Load
 
-Dataset = Annotated[Path, typer.Argument(help="Output folder of ingest or analyze.")]
+Dataset = Annotated[Path, typer.Argument(help="Output folder of ingest or analyze; or logs.")]
 Options = Annotated[
     list[str] | None,
     typer.Option("--option", help="Option id such as pool_dram_tcp; repeat for more."),
@@ -57,6 +57,7 @@ Window = Annotated[
 
 def replay(
     dataset: Dataset,
+    output: opt.Output = None,
     option: Options = None,
     scenario: Scenarios = None,
     sweep: Sweep = None,
@@ -85,13 +86,14 @@ def replay(
 ) -> None:
     """Replay a dataset through HBM, local DRAM and pools, and price every hit.
 
-    What a scenario file states wins over the settings. Timelines, hits by tier and bytes by link
-    stay in the dataset for `kvtrace query`; docs/replay.md has the keys of scenarios.
+    Logs are read first, into the output folder. What a scenario file states wins over the settings.
+    Timelines, hits by tier and bytes by link stay in the dataset for `kvtrace query`;
+    docs/replay.md has the keys of scenarios.
 
     \b
     Examples:
       kvtrace replay reports/chat --llm Llama-3.1-70B --hardware H100-SXM5
-      kvtrace replay reports/chat --option hbm_only --option pool_dram_tcp --json
+      kvtrace replay chat.jsonl --option hbm_only --option pool_dram_tcp --json
       kvtrace replay reports/chat --scenario ours.toml --growth 2 --trace-out ours.json
       kvtrace replay reports/chat --scenario ours.toml --sweep pool.capacity=1TB,2TB --one-at-a-time
     """
@@ -110,8 +112,9 @@ def replay(
     load = _load(requests, thin, growth, compress, think, closed_loop=closed_loop)
     asked = _asked(option, scenario, load, trace_out, window)
     _check_together(sweep, trace_out, window, one_at_a_time=one_at_a_time)
+    places = dataset, output
     outcome = _run(
-        dataset, asked, sweep, settings, workers, one_at_a_time=one_at_a_time, quiet=quiet
+        places, asked, sweep, settings, workers, one_at_a_time=one_at_a_time, quiet=quiet
     )
     typer.echo(outcome.to_json() if as_json else "\n".join(map(_shown, outcome.summary())))
 
@@ -143,7 +146,7 @@ def _shown(line: str) -> str:
 
 
 def _run(
-    dataset: Path,
+    places: tuple[Path, Path | None],
     asked: ReplayAsk,
     sweep: list[str] | None,
     settings: Settings,
@@ -155,13 +158,22 @@ def _run(
     from kvtrace import api
 
     watch = make_progress(quiet=quiet)
+    dataset, output = places
     if not sweep:
-        return api.replay(dataset, asked=asked, workers=workers, settings=settings, progress=watch)
+        return api.replay(
+            dataset,
+            asked=asked,
+            output=output,
+            workers=workers,
+            settings=settings,
+            progress=watch,
+        )
     return api.sweep(
         dataset,
         sweep,
         asked=asked,
         one_at_a_time=one_at_a_time,
+        output=output,
         workers=workers,
         settings=settings,
         progress=watch,

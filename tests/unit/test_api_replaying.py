@@ -12,7 +12,7 @@ import pytest
 from kvtrace import api
 from kvtrace.api.traceout import TraceWindow, parse_window
 from kvtrace.config import Settings, resolve_settings
-from kvtrace.errors import UsageError
+from kvtrace.errors import InputError, UsageError
 from kvtrace.exec.progress import SilentProgress
 from kvtrace.scenarios.load import Load
 from kvtrace.store.dataset import Dataset
@@ -208,6 +208,23 @@ def test_the_load_is_changed_and_said(folder: Path, load: Load, requests: int, w
         # [9] is a conversation of one turn, as are three others; a copy is whole
         keys = Dataset.open(folder / "dataset").table("replay_requests")["request_key"]
         assert keys.null_count() == 8
+
+
+def test_logs_are_read_before_they_are_replayed(folder: Path, tmp_path: Path) -> None:
+    log = folder.parent / "chat.jsonl"
+    direct = api.replay(log, asked=slow(folder), output=tmp_path / "out", settings=settings())
+    after_ingest = api.replay(folder, asked=slow(folder), settings=settings())
+    for one in (direct, after_ingest):
+        one.scenarios[0].pop("engine_wall_s")
+    assert direct.scenarios == after_ingest.scenarios
+    again = api.replay(tmp_path / "out", asked=slow(folder), settings=settings())
+    assert again.requests == len(TURNS)
+
+
+def test_a_folder_whose_dataset_is_damaged_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "dataset").mkdir()
+    with pytest.raises(InputError):
+        api.replay(tmp_path, settings=settings())
 
 
 def test_thinning_to_nothing_is_refused(folder: Path) -> None:
