@@ -12,6 +12,7 @@ import numpy as np
 from kvtrace.audit.findings.check import is_local, is_pool
 from kvtrace.audit.options.isolation import long_prompts
 from kvtrace.audit.options.kinds import quantised_ids
+from kvtrace.audit.slo.check import lookup_slack_s
 from kvtrace.audit.slo.ends import EndFleet
 from kvtrace.audit.slo.fleets import build_fleets
 from kvtrace.audit.thresholds import NET_NEGATIVE_SHARE
@@ -229,7 +230,7 @@ def _on_one_less(
     first = [*LOCAL_OPTIONS, *(one.scenario.option_id for one in near)]
     known = [one.scenario.option_id for one in results]
     fewer = run.all(_resized([one for one in known if one in first], smaller))
-    if not _is_pool_kept(run.windowed, catalogue, results, fewer, ground.fleet):
+    if not _is_pool_kept(run.windowed, catalogue, results, fewer, ground):
         return fewer
     able = (one.scenario.option_id for one in results if not one.is_overloaded)
     others = [one for one in able if is_local(one) and catalogue.by_id[one].is_quick]
@@ -246,10 +247,17 @@ def _is_pool_kept(
     catalogue: Catalogue,
     results: Sequence[ReplayResult],
     fewer: Sequence[ReplayResult],
-    fleet: Fleet,
+    ground: Ground,
 ) -> bool:
+    """As the audit will judge it, with the same tolerance for the lookup."""
+    ids = [one.option_id for one in catalogue.options]
     fleets = build_fleets(
-        windowed.window, results, fewer=fewer, target=fleet.slo, options=catalogue.options
+        windowed.window,
+        results,
+        fewer=fewer,
+        target=ground.fleet.slo,
+        slack_s={ident: lookup_slack_s(ground.deployment, ident) for ident in ids},
+        options=catalogue.options,
     )
     return any(is_pool(ident) and one.is_kept_with_fewer for ident, one in fleets.standings.items())
 

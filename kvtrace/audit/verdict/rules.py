@@ -15,7 +15,7 @@ from typing import Final
 
 from kvtrace.audit.record import Quantity, Verdict
 from kvtrace.audit.verdict import words
-from kvtrace.audit.verdict.cases import Case, Decision, LogGap
+from kvtrace.audit.verdict.cases import Case, Decision, LogGap, PoolCase
 from kvtrace.audit.verdict.conditions import (
     lead,
     money_conditions,
@@ -59,13 +59,27 @@ def decide(case: Case, carrying_numbers: list[Quantity]) -> Verdict:
         outcome=decision.outcome,
         confidence=confidence,
         headline=decision.headline,
-        reasons=[*decision.reasons, *(one for one in (case.today, case.latency) if one)],
+        reasons=[
+            *decision.reasons,
+            *(one for one in (_net_of(pool), case.today, case.latency) if one),
+        ],
         conditions=list(decision.conditions),
         carrying_numbers=carrying_numbers,
         next_measurement=decision.next_measurement,
         confidence_reasons=list(why),
         option=None if pool is None else pool.option_id,
         rival=case.rival_title if pool is None or pool.net_of is None else pool.net_of,
+    )
+
+
+def _net_of(pool: PoolCase | None) -> str:
+    """The rival that costs something and that the savings and the cost are beyond; empty: none."""
+    if pool is None or pool.net_of is None:
+        return ""
+    return (
+        f"{pool.net_of} costs something, too, and leaves {pool.title} least: what the pool saves "
+        "is beyond what that one saves, and its cost is what it takes more than that one "
+        "(modelled)"
     )
 
 
