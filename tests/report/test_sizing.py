@@ -133,7 +133,7 @@ def test_no_size_and_no_price_are_two_sentences() -> None:
 
 def test_a_need_above_all_tokens_is_said_to_be_out_of_reach() -> None:
     text = said(part_of(pointed(), "break_even"))
-    assert "is worth its $1,000/month from 25 % (10 % – 60 %) of the prompt tokens" in text
+    assert "from 25 % (10 % – 60 %) of the prompt tokens beyond it on" in text
     assert "5 × of this load" in text.replace("5.00", "5")
     never = said(part_of(pointed(needed=quantity("needed", 3.0, "ratio")), "break_even"))
     assert "more than there are" in never

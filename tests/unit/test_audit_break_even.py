@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,7 +21,12 @@ from kvtrace.audit.sizing.contention_point import (
     shared_stage,
 )
 from kvtrace.audit.sizing.minutes import minutes_of
-from kvtrace.audit.sizing.reuse_point import break_even_ratio, break_even_reuse, value_usd
+from kvtrace.audit.sizing.reuse_point import (
+    break_even_ratio,
+    break_even_reuse,
+    cheaper_rival,
+    value_usd,
+)
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.cost.tier_paths import find_path
@@ -165,3 +171,22 @@ def test_nothing_loaded_has_no_contention_point() -> None:
     assert point.flows is None
     assert math.isclose(point.mean_in_flight, 0.0)
     assert break_even_contention((result,), None, None) == []
+
+
+def test_only_a_cheaper_option_is_a_rival(record: AuditRecord) -> None:
+    # With idle DRAM dearer than the pool, routing is the best rival; at half the pool's cost the
+    # pool has to be worth the other half.
+    options = [msgspec.structs.replace(one) for one in record.options]
+    by_id = {one.id: one for one in options}
+    pool, dram = by_id["pool_dram_rdma_direct"], by_id["dram_idle"]
+    assert pool.cost is not None
+    paid = pool.cost.value
+    assert isinstance(paid, float)
+    dram.cost = msgspec.structs.replace(pool.cost, value=2 * paid)
+    rival = cheaper_rival(pool, options)
+    assert rival is not None
+    assert rival.id == "kv_routing"
+    dram.cost = msgspec.structs.replace(pool.cost, value=paid / 2, low=paid / 2, high=paid / 2)
+    [point] = break_even_reuse(options, record.replay_window, WORTH)
+    assert point.rival == "Idle DRAM"
+    assert point.cost.value == pytest.approx(paid / 2)

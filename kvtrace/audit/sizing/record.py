@@ -32,7 +32,7 @@ class BreakEvenReuse(msgspec.Struct, kw_only=True):
     option: str
     title: str
     rival: str
-    """The option without a pool that serves most tokens."""
+    """Of the options without a pool that cost less, the one that serves most tokens."""
     needed: Quantity
     """Of the prompt tokens, 0..; above 1 no reuse is enough."""
     present_ratio_tokens: float
@@ -46,6 +46,7 @@ class BreakEvenReuse(msgspec.Struct, kw_only=True):
     value: Quantity
     """GPU time of what it serves beyond the rival, before rounding to whole instances."""
     cost: Quantity
+    """What the pool costs more than the rival."""
 
 
 class BreakEvenPath(msgspec.Struct, kw_only=True):

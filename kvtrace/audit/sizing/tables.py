@@ -41,8 +41,8 @@ _REUSE: Final = TableShape(
     "Break-even reuse of each pool beyond the best cheaper rival (modelled)",
     (
         ("option_id", "name", "the pooled option"),
-        ("rival", "text", "the option without a pool that serves most tokens"),
-        ("cost_usd_per_month", "USD/month", "of the pool"),
+        ("rival", "text", "of the cheaper options without a pool, that with most hit tokens"),
+        ("cost_usd_per_month", "USD/month", "of the pool, less that of the rival"),
         ("present_ratio_tokens", "ratio", "served beyond the rival in the replays / prompt tokens"),
         ("needed_low_ratio_tokens", "ratio", "needed: cheapest pool, dearest GPU time"),
         ("needed_ratio_tokens", "ratio", "needed / prompt tokens, for its hits to be worth it"),
