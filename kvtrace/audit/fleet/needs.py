@@ -98,8 +98,8 @@ def estimated_need(
 ) -> OptionNeed:
     """What the surrogate says; replayed where the replays that were made close the bracket.
 
-    `tried`: on the stated fleet first. Beside it stands what that replay alone would have said. An
-    option that misses the SLO there and on an empty fleet, too, has no count.
+    `tried`: on the stated fleet first. Where there are more, what that replay alone would have said
+    stands beside the count. An option that misses the SLO there and on an empty fleet has no count.
     """
     if tried and not tried[0].check.is_kept:
         need = _need(question, option_id, None, 1, None, str(tried[0].check))
@@ -119,7 +119,7 @@ def estimated_need(
         option_id,
         count,
         least if is_closed and least is not None else found.at_least,
-        estimate(samples[:1], today, question.load).instances,
+        estimate(samples[:1], today, question.load).instances if len(tried) > 1 else None,
         "" if late is None else str(late),
     )
     if count is not None and not is_closed:
