@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from functools import partial
 from math import inf
 
 from kvtrace.replay.blocks import AtomHistory, AtomTable, HbmCache, LruCache, counts_of, split_atoms
@@ -173,13 +174,7 @@ class Requests:
 
     def _start(self, count: int) -> None:
         """Nothing has happened yet."""
-
-        def zeros() -> array[int]:
-            return array("q", bytes(8 * count))
-
-        def seconds(value: float = 0.0) -> array[float]:
-            return array("d", [value]) * count
-
+        zeros, seconds = partial(_zeros, count), partial(_seconds, count)
         self.instance = zeros()
         self.lookup_s = seconds()
         self.pull_s = seconds()
@@ -215,6 +210,11 @@ class Requests:
         self.handoff_s = seconds()
         """From the first token until the KV is on the decode instance."""
         self.e2e_s = seconds()
+        self._start_caches(count)
+
+    def _start_caches(self, count: int) -> None:
+        """No cache has been asked yet, and nobody holds anything."""
+        zeros, seconds = partial(_zeros, count), partial(_seconds, count)
         self.hbm_hit = zeros()
         self.computed = zeros()
         self.moved_bytes = seconds()
@@ -251,6 +251,14 @@ class Requests:
         tokens = blocks * self.block_tokens
         most = self.most[request]
         return tokens if tokens < most else most
+
+
+def _zeros(count: int) -> array[int]:
+    return array("q", bytes(8 * count))
+
+
+def _seconds(count: int, value: float = 0.0) -> array[float]:
+    return array("d", [value]) * count
 
 
 def _private(
