@@ -140,7 +140,9 @@ def test_a_need_above_all_tokens_is_said_to_be_out_of_reach() -> None:
 
 
 def test_a_slow_path_and_a_lost_hit_are_said_so() -> None:
-    text = said(part_of(pointed(), "break_even"))
+    record = pointed()
+    record.verdict.option = "pool_3"
+    text = said(part_of(record, "break_even"))
     assert "is not worth moving over pool tcp" in text
     assert "is worth moving over pool rdma direct above 2 GB/s per GPU" in text.replace("2.00", "2")
     assert "pool with 3: up to 3 loads" in text

@@ -109,14 +109,16 @@ def _rule(rule: ResidencyRule, texts: Texts) -> str:
 
 
 def _points(sizing: Sizing, chosen: str | None, texts: Texts) -> list[str]:
-    """Of the pool that the verdict weighs, of the paths to a pool, of the ports of each."""
+    """Of the pool that the verdict weighs, of the paths to a pool, of ports that are too slow."""
     weighed = [one for one in sizing.reuse if one.option == chosen] or sizing.reuse
+    loaded = [one for one in sizing.contention if one.flows is not None]
+    told = [one for one in loaded if one.option == chosen or one.flows == 0] or loaded[:1]
     pooled = [one for one in sizing.paths if one.path.startswith("pool_")]
     return [
         *(_reuse(one, texts) for one in weighed[:1]),
         *(texts("q.break_even.by_second") for _ in weighed[:1]),
         *(_path(one, one.needed, texts) for one in pooled if one.needed is not None),
-        *(_flows(one, texts) for one in sizing.contention if one.flows is not None),
+        *(_flows(one, texts) for one in told),
     ]
 
 
