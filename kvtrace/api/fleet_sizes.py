@@ -177,6 +177,7 @@ def with_ends(
             reserves={} if facts is None else facts.reserves,
             slack_s={ident: lookup_slack_s(ground.deployment, ident) for ident in ids},
             target=ground.fleet.slo,
+            spare=ground.fleet.spare_count,
             options=replays.options,
         )
         for arbiter in (replays.arbiter, ())

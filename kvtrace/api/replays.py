@@ -256,6 +256,7 @@ def _is_pool_kept(
         results,
         fewer=fewer,
         target=ground.fleet.slo,
+        spare=ground.fleet.spare_count,
         slack_s={ident: lookup_slack_s(ground.deployment, ident) for ident in ids},
         options=catalogue.options,
     )

@@ -174,6 +174,7 @@ def _fleets(asked: Asked) -> Fleets | None:
         searched={} if asked.facts is None else asked.facts.at_slo,
         least={} if asked.facts is None else asked.facts.least,
         target=asked.fleet.slo,
+        spare=asked.fleet.spare_count,
         slack_s=_slack(asked.deployment, ids),
         ends=replays.ends,
         options=replays.options,

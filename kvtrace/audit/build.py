@@ -309,6 +309,7 @@ def _fleets(inputs: AuditInput, *, arbiter: Sequence[ReplayResult]) -> Fleets:
         carried={} if inputs.fleet_facts is None else inputs.fleet_facts.carried,
         reserves={} if inputs.fleet_facts is None else inputs.fleet_facts.reserves,
         target=inputs.fleet.slo,
+        spare=inputs.fleet.spare_count,
         slack_s={ident: lookup_slack_s(inputs.deployment, ident) for ident in ids},
         ends=inputs.ends,
         options=inputs.options,

@@ -184,6 +184,17 @@ def test_what_the_load_needs_while_the_pool_is_down_is_not_saved(carried: int, s
     assert own.saved("pool_dram_rdma_direct").at_least == 3
 
 
+def test_spare_instances_are_a_reserve_already() -> None:
+    # Seven are needed while the pool is down: two of them are there in any case.
+    searched = {"hbm_only": 8, "kv_routing": 8, "dram_idle": 7, "pool_dram_rdma_direct": 4}
+    fleets = build_fleets(
+        make_trace(), standard_replays(), searched=searched, carried={"hbm_only": 7}, spare=2
+    )
+    found = fleets.saved("pool_dram_rdma_direct")
+    assert (found.at_least, found.without_reserve) == (2, 3)
+    assert "5 instances beside 2 spare ones are needed" in found.how
+
+
 def test_a_local_option_needs_no_reserve() -> None:
     searched = {"hbm_only": 8, "kv_routing": 8, "dram_idle": 7, "pool_dram_rdma_direct": 4}
     fleets = build_fleets(

@@ -67,6 +67,8 @@ class Fleets:
     reserves: Mapping[str, int] = field(default_factory=dict)
     """By pooled option: instances that carry the load while its pool is down, as replayed; where
     absent, those that carry it with HBM only."""
+    spare: int = 0
+    """Instances that are kept beyond what the load needs, whatever the option."""
 
     @property
     def rival(self) -> Standing | None:
@@ -104,10 +106,14 @@ class Fleets:
         return Saved(kept, is_replayed, how, kept if is_held else 0, at_ends, at_least)
 
     def reserve(self, option_id: str) -> int | None:
-        """Instances that carry the load while the pool is down; null: more than were replayed."""
+        """Instances that carry the load while the pool is down; null: more than were replayed.
+
+        Those that are spare in any case are among them: they need not be kept for the pool.
+        """
         known = self.reserves.get(option_id)
         hbm = self.standings.get(TODAY)
-        return known if known is not None or hbm is None else hbm.fewest_that_carry
+        needed = known if known is not None or hbm is None else hbm.fewest_that_carry
+        return None if needed is None else max(1, needed - self.spare)
 
     def _with_reserve(self, option_id: str, need: int, saved: int) -> int:
         """Of the saved instances, those that the load does not need while the pool is down."""
@@ -119,9 +125,10 @@ class Fleets:
     def _why_reserved(self, option_id: str) -> str:
         reserve = self.reserve(option_id)
         most = f"more than {self.instances:,}" if reserve is None else f"{reserve:,}"
+        spare = f" beside {self.spare:,} spare ones" if self.spare else ""
         return (
-            f"While its pool is down {most} instances are needed to carry the load (replayed): "
-            "they are kept as the reserve"
+            f"While its pool is down {most} instances{spare} are needed to carry the load "
+            "(replayed): they are kept as the reserve"
         )
 
     def claims(self) -> tuple[Claim, ...]:
@@ -145,7 +152,8 @@ class Fleets:
         """
         hbm = self.standings.get(TODAY)
         is_reserved = is_pool(mine.result.scenario.option_id) and hbm is not None
-        reserve = hbm.run(least - saved) if is_reserved and hbm is not None else None
+        left = least - saved + self.spare
+        reserve = hbm.run(left) if is_reserved and hbm is not None else None
         return Claim(
             mine.run(least - saved), tuple(rival.run(least - 1) for rival in rivals), reserve
         )
@@ -214,6 +222,7 @@ def build_fleets(
     least: Mapping[str, int] | None = None,
     carried: Mapping[str, int] | None = None,
     reserves: Mapping[str, int] | None = None,
+    spare: int = 0,
     slack_s: Mapping[str, float] | None = None,
     ends: Sequence[EndFleet] = (),
     target: SloTarget = AS_TODAY,
@@ -223,9 +232,10 @@ def build_fleets(
 
     By option id: `searched` and `least`, as a search found them, the latter with narrow misses
     counted as kept; `carried`, the fewest that carry the load; `reserves`, the same of pooled
-    options with their pool down; `slack_s`, the uncertainty of the lookup. `options`: what the
-    replayed ones need; one that is absent there costs nothing. KV of fewer bits is no rival of KV
-    as it is, for answers may differ; nor are mixes that only `--depth full` replays.
+    options with their pool down; `slack_s`, the uncertainty of the lookup. `spare`: instances that
+    are kept in any case. `options`: what the replayed ones need; one that is absent there costs
+    nothing. KV of fewer bits is no rival of KV as it is, for answers may differ; nor are mixes that
+    only `--depth full` replays.
     """
     priced, apart = priced_ids(options), unweighed_ids(options)
     if trace is None or not results:
@@ -269,6 +279,7 @@ def build_fleets(
         priced_ids=tuple(i for i in rivals if i in priced),
         ends=tuple(ends),
         reserves=reserves or {},
+        spare=spare,
     )
 
 

@@ -139,6 +139,11 @@ class Fleet:
         return self.peak_factor is not None and self.peak_factor.kind == "given"
 
     @property
+    def spare_count(self) -> int:
+        """Whole instances that are kept beyond what the load needs."""
+        return int(self.spare_instances.value)
+
+    @property
     def gpus(self) -> int:
         """GPUs of all instances."""
         return self.instances * self.gpus_per_instance
