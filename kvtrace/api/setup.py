@@ -103,8 +103,7 @@ def choose_deployment(settings: Settings, manifest: Sourced) -> tuple[Deployment
         Setting("kv_dtype", deployment.kv_dtype, kv.origin),
     ]
     capacity = engine.get("kv_capacity_tokens")
-    is_as_printed = tp.origin == FROM_LOGS and kv.origin == FROM_LOGS and deployment.dp == 1
-    if isinstance(capacity, int) and is_as_printed:
+    if isinstance(capacity, int) and _is_as_printed(deployment, engine):
         deployment = replace(deployment, measured_kv_tokens=capacity)
     deployment = replace(
         deployment,
@@ -112,6 +111,18 @@ def choose_deployment(settings: Settings, manifest: Sourced) -> tuple[Deployment
         measured_running_requests=_positive(told.get("running_requests")),
     )
     return deployment, settings.replaced({setting.name: setting for setting in chosen})
+
+
+def _is_as_printed(deployment: Deployment, engine: Told) -> bool:
+    """The engine that printed its KV capacity is the one that is replayed, whoever states it."""
+    gpu = engine.get("gpu")
+    return (
+        deployment.dp == 1
+        and engine.get("tensor_parallel") == deployment.tp
+        and _kv_dtype(engine, deployment.llm.native_kv_dtype) == deployment.kv_dtype
+        and (gpu is None or _gpu_name(str(gpu)) in (None, deployment.hardware.gpu.name))
+        and _weight_dtype(engine) in (None, deployment.weight_dtype)
+    )
 
 
 def choose_fleet(

@@ -123,6 +123,14 @@ def test_stating_what_the_log_says_keeps_the_rest_of_the_log() -> None:
     assert deployment.measured_kv_tokens == 200_000
 
 
+def test_stating_what_the_engine_printed_keeps_its_measured_room() -> None:
+    same, _ = choose_deployment(settings(tp=2, kv_dtype="fp8", hardware="L40S"), told(**LOGGED))
+    assert same.measured_kv_tokens == 200_000
+    for other in ({"tp": 4}, {"kv_dtype": "bf16"}, {"hardware": "H100-SXM5"}):
+        changed, _ = choose_deployment(settings(**other), told(**LOGGED))
+        assert changed.measured_kv_tokens is None, other
+
+
 def test_nothing_known_falls_back_to_marked_defaults() -> None:
     deployment, chosen = choose_deployment(settings(), told())
     assert (deployment.llm.name, deployment.hardware.gpu.name) == (

@@ -184,6 +184,16 @@ def test_what_cannot_be_is_absent_with_a_reason(deployment: Deployment) -> None:
     assert any(one.reason == "KV is in fp8 already" for one in absent)
 
 
+def test_no_free_dram_is_no_option(ground: Ground) -> None:
+    fleet = ground.fleet
+    none = fleet.dram_idle_bytes_per_instance.given(0.0, source="fleet.toml")
+    full = replace(ground, fleet=replace(fleet, dram_idle_bytes_per_instance=none))
+    catalogue = build_catalogue(full, is_full=False)
+    assert "dram_idle" not in {one.option_id for one in catalogue.options}
+    reasons = {one.option_id: one.reason for one in catalogue.absent}
+    assert reasons["dram_idle"] == "the fleet file says that no host DRAM is free for KV"
+
+
 def test_ids_tell_the_family_also_of_options_that_nobody_knows() -> None:
     assert family_of("pool_of_a_file") == "pool"
     assert family_of("as_observed") == "local"
