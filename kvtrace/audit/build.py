@@ -199,13 +199,14 @@ def _basis(inputs: AuditInput) -> _Basis:
         kv_dtype=inputs.deployment.kv_dtype,
         bytes_per_token=inputs.deployment.kv_bytes_per_token_unreplicated,
     )
+    today = last_day(inputs.queries, data, inputs.generated_at)
     bills = build_bills(
         inputs.fleet,
         inputs.options,
         inputs.replays,
         windows_per_day=windows_per_day(data, window),
+        today=today,
     )
-    today = last_day(inputs.queries, data, inputs.generated_at)
     profile = load_profile(inputs.whole_trace or inputs.trace)
     priced = Priced(bills, gpu_worth(inputs.fleet, profile=profile, today=today), today)
     money = Money(

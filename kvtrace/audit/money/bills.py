@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from typing import Final
 
@@ -36,6 +37,8 @@ class Bills:
     """What each moves a mean day; absent: unknown."""
     gpus: Mapping[str, int] = field(default_factory=dict)
     """GPUs that each runs on, where they are not today's."""
+    today: date | None = None
+    """The last day of the log, by which a reservation of GPUs is over or not; null: not over."""
 
     def need(self, option_id: str) -> Need | None:
         """What it needs; null where nobody knows."""
@@ -48,7 +51,7 @@ class Bills:
         if need is None:
             return None
         traffic, gpus = self.traffic.get(option_id), self.gpus.get(option_id)
-        return build_bill(need, self.fleet, traffic=traffic, gpus=gpus)
+        return build_bill(need, self.fleet, traffic=traffic, gpus=gpus, today=self.today)
 
     def usd_per_month(self, option_id: str) -> Range | None:
         """What it adds a month; null where that is not known."""
@@ -96,6 +99,7 @@ def build_bills(
     replays: Iterable[ReplayResult],
     *,
     windows_per_day: float | None,
+    today: date | None = None,
 ) -> Bills:
     """Bills of what was replayed; `windows_per_day`: replayed loads in a day, null: unknown."""
     stated = {option.scenario.option_id: option for option in options}
@@ -113,6 +117,7 @@ def build_bills(
             for ident, option in stated.items()
             if option.need.gpu is not None
         },
+        today=today,
     )
 
 

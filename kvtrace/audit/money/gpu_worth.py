@@ -12,10 +12,11 @@ import numpy as np
 
 from kvtrace.audit.thresholds import BUSY_DAY
 from kvtrace.audit.uncertainty.ranges import Range
-from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import ContractKind, Fleet
+from kvtrace.cost.interval import Interval
+from kvtrace.cost.tco.contract import deferred_usd_per_month, paid_until
 from kvtrace.schema.arrays import RequestTrace
-from kvtrace.units import HOURS_PER_MONTH, MONTHS_PER_YEAR, NS_PER_S, S_PER_HOUR
+from kvtrace.units import HOURS_PER_MONTH, NS_PER_S, S_PER_HOUR
 
 Profile = Sequence[float]
 """Load of each hour over that of the busiest one, 0..1."""
@@ -74,21 +75,23 @@ def gpu_worth(
     if kind == "owned":
         return GpuWorth(
             kind=kind,
-            instance_usd_per_month=deferred_usd_per_month(fleet),
+            instance_usd_per_month=_range_of(
+                deferred_usd_per_month(fleet, fleet.gpus_per_instance)
+            ),
             profile=None,
             note="the GPUs are owned: an instance less defers the purchase of its GPUs, which "
             "saves the interest on their price a month, and nothing if the fleet does not grow",
         )
-    hourly = _range_of(fleet.gpu_usd_per_hour).scaled(fleet.gpus_per_instance * HOURS_PER_MONTH)
+    hours = fleet.gpus_per_instance * HOURS_PER_MONTH
+    hourly = _range_of(Interval.of(fleet.gpu_usd_per_hour).scaled(hours))
     if kind == "reserved":
-        until = fleet.contract.until
-        is_over = until is not None and today is not None and today > until
+        paid = paid_until(fleet, today)
         return GpuWorth(
             kind=kind,
             instance_usd_per_month=hourly,
             profile=None,
-            paid_until=None if is_over else until or date.max,
-            note=_reserved_note(until, today, is_over=is_over),
+            paid_until=paid,
+            note=_reserved_note(fleet.contract.until, today, is_over=paid is None),
         )
     return GpuWorth(
         kind=kind,
@@ -108,21 +111,6 @@ def _reserved_note(until: date | None, today: date | None, *, is_over: bool) -> 
     return f"the GPUs are reserved until {until}: nothing is saved before{known}"
 
 
-def deferred_usd_per_month(fleet: Fleet) -> Range:
-    """Interest on the GPUs of one instance that are not bought yet.
-
-    Formula: GPUs x price x rate / 12; price: as `gpu_purchase_usd`.
-    """
-    rate = _range_of(fleet.prices["financing_rate_per_year"]).scaled(1.0 / MONTHS_PER_YEAR)
-    return gpu_purchase_usd(fleet).scaled(fleet.gpus_per_instance) * rate
-
-
-def gpu_purchase_usd(fleet: Fleet) -> Range:
-    """Price of a GPU with its part of the server: months of its on-demand rent."""
-    months = _range_of(fleet.prices["gpu_purchase_months_of_rent"])
-    return _range_of(fleet.gpu_usd_per_hour).scaled(HOURS_PER_MONTH) * months
-
-
 def load_profile(trace: RequestTrace | None) -> Profile | None:
     """Prompt tokens of each whole hour over the busiest; null where no day is covered."""
     if trace is None or not trace.has_clock or not trace.requests:
@@ -138,7 +126,5 @@ def load_profile(trace: RequestTrace | None) -> Profile | None:
     return tuple((whole / peak).tolist()) if peak else None
 
 
-def _range_of(constant: Constant) -> Range:
-    low = constant.value if constant.low is None else constant.low
-    high = constant.value if constant.high is None else constant.high
-    return Range(low, constant.value, high)
+def _range_of(usd: Interval) -> Range:
+    return Range(usd.low, usd.value, usd.high)

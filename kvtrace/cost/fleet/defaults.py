@@ -9,8 +9,10 @@ from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.evidence import Constant, read_constant, read_toml
 from kvtrace.cost.fleet.answer import Answer
 from kvtrace.cost.fleet.fleet import Fleet, GpuContract, Network
+from kvtrace.cost.gpus import built_in_hardware, list_gpus
 from kvtrace.cost.hardware import HardwareProfile
 from kvtrace.cost.hardware import Network as Ports
+from kvtrace.cost.interval import Interval
 from kvtrace.errors import UsageError
 from kvtrace.units import TIB
 
@@ -73,7 +75,15 @@ def default_fleet(deployment: Deployment, instances: int) -> Fleet:
             "tenants.sharing", "circle within which requests may use each other's KV", "all"
         ),
         gpu_usd_per_hour=hardware.gpu_usd_per_hour,
+        gpu_list_usd_per_hour=_list_price(hardware),
     )
+
+
+def _list_price(hardware: HardwareProfile) -> Interval:
+    """As published of a built-in GPU; of another one, what its file says."""
+    name = hardware.gpu.name
+    built_in = built_in_hardware(name) if name in list_gpus() else hardware
+    return Interval.of(built_in.gpu_usd_per_hour)
 
 
 def _network(hardware: HardwareProfile) -> Network:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet.answer import Answer
 from kvtrace.cost.fleet.prices import Prices
+from kvtrace.cost.interval import Interval
 from kvtrace.cost.slo_target import SloTarget
 
 ContractKind = Literal["owned", "reserved", "elastic"]
@@ -68,12 +69,6 @@ class Network:
         ports, rate = self.compute_ports.value, self.compute_port_bytes_per_s.value
         return ports * rate * self.compute_kv_share.value
 
-    @property
-    def storage_bytes_per_s(self) -> float:
-        """Line rate of the storage ports of one node that KV may use."""
-        ports, rate = self.storage_ports.value, self.storage_port_bytes_per_s.value
-        return ports * rate * self.storage_kv_share.value
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuContract:
@@ -122,6 +117,8 @@ class Fleet:
     """Pool nodes that may fail with the pool still serving."""
     sharing: Answer[Sharing]
     gpu_usd_per_hour: Constant
+    gpu_list_usd_per_hour: Interval | None = None
+    """Price of the same GPU as published, whatever is stated; null: not known."""
     parallel: Parallel = field(default_factory=Parallel)
     slo: SloTarget = field(default_factory=SloTarget)
     peak_factor: Constant | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 
 from kvtrace.cost.fleet import Fleet
 from kvtrace.cost.interval import Interval
@@ -22,11 +23,17 @@ from kvtrace.units import GB
 
 
 def build_bill(
-    need: Need, fleet: Fleet, *, traffic: Traffic | None = None, gpus: int | None = None
+    need: Need,
+    fleet: Fleet,
+    *,
+    traffic: Traffic | None = None,
+    gpus: int | None = None,
+    today: date | None = None,
 ) -> Bill:
     """All lines of one option; nothing needed costs nothing.
 
     `gpus` are those that the option runs on, where it takes other ones; null: as many as today.
+    `today`: the last day of the log, by which a reservation is over or not; null: not over.
     """
     bought = bought_lines(need, fleet, traffic)
     bought_and_kept = [*bought, support_line(bought, fleet)] if need.is_operated else bought
@@ -35,7 +42,7 @@ def build_bill(
         power_line(need, fleet),
         *people_lines(need, fleet),
         financing_line(bought, fleet),
-        *rented_lines(need, fleet, traffic, gpus=fleet.gpus if gpus is None else gpus),
+        *rented_lines(need, fleet, traffic, gpus=fleet.gpus if gpus is None else gpus, today=today),
     ]
     energy = kwh_per_month(need, fleet)
     return Bill(

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from datetime import date
 
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet
 from kvtrace.cost.interval import Interval
-from kvtrace.cost.profiles import load_hardware
 from kvtrace.cost.tco.bill import BillLine
 from kvtrace.cost.tco.need import Need
+from kvtrace.cost.tco.other_gpus import other_gpu_lines
 from kvtrace.cost.tco.running import running
 from kvtrace.cost.tco.traffic import Traffic
 from kvtrace.units import DAYS_PER_MONTH, GB, GIB, HOURS_PER_MONTH
 
 
-def rented_lines(need: Need, fleet: Fleet, traffic: Traffic | None, *, gpus: int) -> list[BillLine]:
+def rented_lines(
+    need: Need, fleet: Fleet, traffic: Traffic | None, *, gpus: int, today: date | None
+) -> list[BillLine]:
     """Everything that is rented for the option; zero lines are left out."""
+    other = [] if need.gpu is None else other_gpu_lines(need.gpu, fleet, gpus, today)
     lines = [
         *_cloud_nodes(need, fleet),
         *_managed(need, fleet),
         *_appliance(need, fleet),
         *_object_store(need, fleet, traffic),
         *_between_zones(need, fleet, traffic),
-        *_gpus(need, fleet, gpus),
+        *other,
     ]
     return [line for line in lines if line.quantity]
 
@@ -124,25 +128,3 @@ def _between_zones(need: Need, fleet: Fleet, traffic: Traffic | None) -> Iterato
         note=f"{fleet.cross_zone_share.value:.0%} of the bytes cross",
     )
     yield line
-
-
-def _gpus(need: Need, fleet: Fleet, gpus: int) -> Iterator[BillLine]:
-    """Other GPUs in place of today's: theirs are paid, today's are given up."""
-    if need.gpu is None:
-        return
-    other, today = load_hardware(need.gpu), fleet.gpu_usd_per_hour
-    hours = Interval.exact(gpus * HOURS_PER_MONTH)
-    new = running(
-        "other_gpus", f"{other.gpu.name}", "gpus", hours, "GPU-hours/month", other.gpu_usd_per_hour
-    )
-    yield new
-    given_up = Interval.of(today).scaled(-fleet.gpus * HOURS_PER_MONTH)
-    yield BillLine(
-        id="gpus_given_up",
-        title="GPUs of today that they replace",
-        group="gpus",
-        quantity=-fleet.gpus * HOURS_PER_MONTH,
-        unit="GPU-hours/month",
-        price=today,
-        opex_usd_per_month=given_up,
-    )

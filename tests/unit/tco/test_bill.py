@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -125,7 +126,38 @@ def test_another_gpu_is_paid_and_todays_are_given_up() -> None:
     bill = build_bill(Need(gpu="H200-SXM"), FLEET, gpus=16)
     # 16 x 730 x 4.0 less 32 x 730 x 3.0.
     assert bill.usd_per_month.value == pytest.approx(16 * 730 * 4.0 - 32 * 730 * 3.0)
-    assert bill.usd_per_month.low < bill.usd_per_month.value < bill.usd_per_month.high
+    # As many as today: both at their low, in the middle, both at their high.
+    same = build_bill(Need(gpu="H200-SXM"), FLEET).usd_per_month
+    hours = 32 * 730
+    assert same.low == pytest.approx(hours * (2.25 - 1.99))
+    assert same.value == pytest.approx(hours * (4.0 - 3.0))
+    assert same.high == pytest.approx(hours * (8.0 - 5.0))
+
+
+def test_another_gpu_is_priced_at_the_level_of_todays_stated_price(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text("gpu_usd_per_hour = 1.5\n")
+    usd = build_bill(Need(gpu="H200-SXM"), load_fleet(path, FLEET)).usd_per_month
+    # 1.5 x 4.0 / 3.0 = 2.0; the ratio of the lows is 2.25 / 1.99, that of the highs 8 / 5.
+    assert usd.value == pytest.approx(32 * 730 * 0.5)
+    assert usd.low == pytest.approx(32 * 730 * 1.5 * (2.25 / 1.99 - 1))
+    assert usd.high == pytest.approx(32 * 730 * 1.5 * 0.6)
+
+
+def test_gpus_that_cannot_be_given_up_are_worth_what_their_contract_says(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text('[gpu_contract]\nkind = "reserved"\nuntil = 2027-06-30\n')
+    fleet, need = load_fleet(path, FLEET), Need(gpu="H200-SXM")
+    before = build_bill(need, fleet, today=date(2027, 6, 30)).usd_per_month
+    assert before.value == pytest.approx(32 * 730 * 4.0)
+    assert build_bill(need, fleet).usd_per_month == before
+    after = build_bill(need, fleet, today=date(2027, 7, 1)).usd_per_month
+    assert after.value == pytest.approx(32 * 730 * 1.0)
+    path.write_text('[gpu_contract]\nkind = "owned"\n')
+    # 3.0 x 730 x 14 months of rent = 30 660 a GPU, at 8 % a year: 204.4 a month.
+    owned = build_bill(need, load_fleet(path, FLEET))
+    assert cost(owned, "gpus_given_up").value == pytest.approx(-32 * 204.4)
+    assert owned.usd_per_month.value == pytest.approx(32 * (730 * 4.0 - 204.4))
 
 
 def test_electricity_stated_with_cooling_is_not_cooled_twice(tmp_path: Path) -> None:
