@@ -35,9 +35,9 @@ def option_details(options: Sequence[Option], texts: Texts) -> TableView:
         [
             option.title,
             option.id,
-            _kind("family", option.family, texts),
-            _kind("place", option.place, texts),
-            _kind("wire", option.wire, texts),
+            option.family and texts.or_code("family", option.family),
+            option.place and texts.or_code("place", option.place),
+            option.wire and texts.or_code("wire", option.wire),
             option.instances,
             option.offered_load,
             option.prefill_utilisation,
@@ -52,11 +52,6 @@ def option_details(options: Sequence[Option], texts: Texts) -> TableView:
     ]
     table = made_table("option_details", texts("options.details"), columns, rows)
     return table_view(table, source=texts("source.replay"), origin="modelled")
-
-
-def _kind(what: str, value: str | None, texts: Texts) -> str | None:
-    """The word for a family, a place or a wire; null for an option that has none."""
-    return None if value is None else texts.or_code(what, value)
 
 
 def binds_text(option: Option, texts: Texts) -> str:

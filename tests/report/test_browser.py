@@ -65,7 +65,7 @@ def test_every_chart_is_drawn(browser: Chromium, page: Path) -> None:
         "[...document.querySelectorAll('.chart')].map(c =>"
         " c.querySelectorAll('.trace, .point, .bars path').length)"
     )
-    assert len(drawn) == 15
+    assert len(drawn) == 16
     assert min(drawn) > 0
 
 
