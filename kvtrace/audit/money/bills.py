@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -15,15 +16,18 @@ from kvtrace.cost.tco.bill import Bill
 from kvtrace.cost.tco.build import build_bill
 from kvtrace.cost.tco.need import Need
 from kvtrace.cost.tco.traffic import Traffic
+from kvtrace.replay.options.local_tiers import LOCAL_FLASH
 from kvtrace.replay.options.option import ReplayOption
-from kvtrace.replay.result import ReplayResult
+from kvtrace.replay.options.pool_tiers import POOL_FLASH
+from kvtrace.replay.result import LinkUse, ReplayResult
+from kvtrace.replay.scenario import StageSpec, TierSpec
 
 _FREE: Final = frozenset({"as_observed", "recompute", "hbm_only", "kv_routing"})
 _IDLE_DRAM: Final = frozenset({"dram_idle", "dram_idle_kv_routing"})
 _POOL_OF_FLEET: Final = "pool_dram_"
 """Pooled options that are the fleet's own pool, whatever the path."""
-_UNPAID_TIER: Final = "host_dram"
-"""Its bytes wear nothing and cross no zone."""
+_FLASH_TIERS: Final = frozenset({LOCAL_FLASH, POOL_FLASH})
+"""What is written to them wears drives."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,9 @@ def build_bills(
     traffic = {}
     if windows_per_day is not None:
         for result in replays:
-            moved = traffic_of(result, windows_per_day)
-            traffic[result.scenario.option_id] = moved
+            scenario = result.scenario
+            moved = traffic_of(scenario.tiers, result.link_use, windows_per_day)
+            traffic[scenario.option_id] = moved
     return Bills(
         fleet=fleet,
         needs={ident: option.need for ident, option in stated.items()},
@@ -121,21 +126,42 @@ def build_bills(
     )
 
 
-def traffic_of(result: ReplayResult, windows_per_day: float) -> Traffic:
-    """What a replay moved to and from tiers below host memory, for a mean day.
+def traffic_of(
+    tiers: Sequence[TierSpec], link_use: Iterable[LinkUse], windows_per_day: float
+) -> Traffic:
+    """What a replay wrote to flash, and moved to and from shared tiers, for a mean day.
 
-    Bytes of a tier cross all its links, so that the least of these bounds them.
+    What pool nodes write to their own drives crosses no network.
     """
-    uses = {use.link_id: use for use in result.link_use}
-    read = written = 0.0
-    for tier in result.scenario.tiers:
-        if tier.tier_id == _UNPAID_TIER:
-            continue
-        reads = [uses[link] for stage in tier.read for link in stage.link_ids if link in uses]
-        writes = [uses[link] for stage in tier.write for link in stage.link_ids if link in uses]
-        read += min((use.bytes_read for use in reads), default=0.0)
-        written += min((use.bytes_written for use in writes), default=0.0)
+    uses = tuple(link_use)
+    reads = _moved(tiers, {one.link_id: one.bytes_read for one in uses}, lambda tier: tier.read)
+    writes = _moved(
+        tiers, {one.link_id: one.bytes_written for one in uses}, lambda tier: tier.write
+    )
+    shared = [tier.tier_id for tier in tiers if tier.scope == "shared"]
+    read = math.fsum(reads[tier] for tier in shared)
+    written = math.fsum(writes[tier] for tier in shared if tier != POOL_FLASH)
+    worn = math.fsum(count for tier, count in writes.items() if tier in _FLASH_TIERS)
     return Traffic(
         read_bytes_per_day=read * windows_per_day,
         written_bytes_per_day=written * windows_per_day,
+        flash_written_bytes_per_day=worn * windows_per_day,
     )
+
+
+def _moved(
+    tiers: Sequence[TierSpec],
+    bytes_by_link: Mapping[str, float],
+    way: Callable[[TierSpec], tuple[StageSpec, ...]],
+) -> dict[str, float]:
+    """Bytes of each tier by its id, the deepest first: it crosses links of those above it, too.
+
+    Bytes of a tier cross all its links, so that the least of these bounds them.
+    """
+    left, moved = dict(bytes_by_link), {}
+    for tier in reversed(tiers):
+        links = {link for stage in way(tier) for link in stage.link_ids if link in left}
+        moved[tier.tier_id] = min((left[link] for link in links), default=0.0)
+        for link in links:
+            left[link] -= moved[tier.tier_id]
+    return moved

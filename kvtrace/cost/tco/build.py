@@ -64,7 +64,7 @@ def _idle_at_cost(need: Need, fleet: Fleet) -> Interval:
 def _gaps(need: Need, traffic: Traffic | None) -> Iterator[str]:
     if traffic is not None:
         return
-    if need.pool_ssd_bytes or need.gpu_node_ssd_bytes:
+    if need.pool_ssd_bytes or need.gpu_node_ssd_bytes or need.worn_ssd_bytes:
         yield "wear of flash: the bytes written a day are not known"
     if need.object_store_bytes:
         yield "requests to the object store: the bytes moved a day are not known"

@@ -15,6 +15,8 @@ class Need:
     """DRAM of the GPU nodes that is there and unused: priced at zero, and at cost beside it."""
     gpu_node_ssd_bytes: float = 0.0
     """NVMe bought for the GPU nodes."""
+    worn_ssd_bytes: float = 0.0
+    """NVMe of the GPU nodes that is there and written to: only its wear is paid."""
     gpu_node_ports: float = 0.0
     """Network ports that the GPU nodes have to get for it."""
     pool_nodes: float = 0.0

@@ -67,14 +67,14 @@ def _ports(need: Need, fleet: Fleet) -> Iterator[BillLine]:
 def _flash(need: Need, fleet: Fleet, traffic: Traffic | None) -> Iterator[BillLine]:
     price = fleet.prices["nvme_usd_per_gb"]
     pool = need.pool_ssd_bytes if fleet.pool_purchase.value == "bought" else 0.0
-    both = pool + need.gpu_node_ssd_bytes
+    worn = pool + need.gpu_node_ssd_bytes + need.worn_ssd_bytes
     for key, title, size in (
         ("pool_ssd", "flash of the pool", pool),
         ("gpu_node_ssd", "flash bought for the GPU nodes", need.gpu_node_ssd_bytes),
     ):
         yield capex(key, title, "ssd", size / GB, "GB", price, fleet)
-    if both and traffic is not None:
-        yield _worn(both, fleet, traffic)
+    if worn and traffic is not None:
+        yield _worn(worn, fleet, traffic)
 
 
 def _worn(ssd_bytes: float, fleet: Fleet, traffic: Traffic) -> BillLine:
@@ -84,7 +84,9 @@ def _worn(ssd_bytes: float, fleet: Fleet, traffic: Traffic) -> BillLine:
     a month costs price x capacity x max(0, 1 / life - 1 / amortisation at its middle).
     """
     prices = fleet.prices
-    per_day = Interval.of(prices["ssd_write_amplification"]).scaled(traffic.written_bytes_per_day)
+    per_day = Interval.of(prices["ssd_write_amplification"]).scaled(
+        traffic.flash_written_bytes_per_day
+    )
     endurance = Interval.of(prices["ssd_drive_writes_per_day"]).scaled(
         ssd_bytes * prices["ssd_warranty_years"].value * MONTHS_PER_YEAR * DAYS_PER_MONTH
     )
@@ -98,7 +100,7 @@ def _worn(ssd_bytes: float, fleet: Fleet, traffic: Traffic) -> BillLine:
         id="ssd_replacement",
         title="flash worn out before it is paid off",
         group="ssd",
-        quantity=traffic.written_bytes_per_day / GB,
+        quantity=traffic.flash_written_bytes_per_day / GB,
         unit="GB/day",
         price=prices["nvme_usd_per_gb"],
         opex_usd_per_month=price * share,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import date
+from typing import Final
 
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet
@@ -14,7 +15,9 @@ from kvtrace.cost.tco.need import Need
 from kvtrace.cost.tco.other_gpus import other_gpu_lines
 from kvtrace.cost.tco.running import running
 from kvtrace.cost.tco.traffic import Traffic
-from kvtrace.units import DAYS_PER_MONTH, GB, GIB, HOURS_PER_MONTH
+from kvtrace.units import DAYS_PER_MONTH, GB, GIB, HOURS_PER_MONTH, MIB
+
+_ROUNDING: Final = 1e-9
 
 
 def rented_lines(
@@ -35,7 +38,12 @@ def rented_lines(
 
 def shapes(wanted_bytes: float, shape_gib: Constant, usable: Constant) -> int:
     """Nodes of one fixed shape that hold `wanted_bytes`, in whole nodes."""
-    return math.ceil(wanted_bytes / (shape_gib.value * GIB * usable.value))
+    return math.ceil(wanted_bytes / usable_bytes(shape_gib, usable) - _ROUNDING)
+
+
+def usable_bytes(shape_gib: Constant, usable: Constant) -> float:
+    """Bytes of one node of a fixed shape that hold data."""
+    return shape_gib.value * GIB * usable.value
 
 
 def _cloud_nodes(need: Need, fleet: Fleet) -> Iterator[BillLine]:
@@ -101,12 +109,13 @@ def _object_store(need: Need, fleet: Fleet, traffic: Traffic | None) -> Iterator
     yield running("object_capacity", "capacity of the object store", "rent", size, "GB", price)
     if traffic is None:
         return
+    each = Interval.of(prices["object_request_mib"])
     for key, title, moved, name in (
         ("object_puts", "writes to the object store", traffic.written_bytes_per_day,
          "object_put_usd"),
         ("object_gets", "reads of the object store", traffic.read_bytes_per_day, "object_get_usd"),
     ):  # fmt: skip
-        requests = Interval.exact(moved / traffic.object_bytes * DAYS_PER_MONTH)
+        requests = Interval.exact(moved / MIB * DAYS_PER_MONTH) / each
         yield running(key, title, "rent", requests, "requests/month", prices[name])
 
 

@@ -10,6 +10,8 @@ class Traffic:
     """KV to and from the tiers of an option, of the whole fleet, on a mean day."""
 
     read_bytes_per_day: float = 0.0
+    """From shared stores, over the network."""
     written_bytes_per_day: float = 0.0
-    object_bytes: float = 4 * 1024**2
-    """Bytes of one object, which one request reads or writes."""
+    """To shared stores, over the network."""
+    flash_written_bytes_per_day: float = 0.0
+    """To drives, wherever they are."""

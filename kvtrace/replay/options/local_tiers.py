@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from kvtrace.cost.tco.need import Need
 from kvtrace.cost.tier_paths import LOCAL_NVME, find_path
@@ -10,6 +11,8 @@ from kvtrace.errors import ModelError
 from kvtrace.replay.options.ground import CannotRunError, Ground, is_given, node_share
 from kvtrace.replay.options.parts import Parts, both_ways, links_of, stages_of
 from kvtrace.replay.scenario import LinkSpec, TierSpec
+
+LOCAL_FLASH: Final = "local_nvme"
 
 
 def no_tier(ground: Ground) -> Parts:
@@ -93,7 +96,7 @@ def local_nvme(ground: Ground) -> Parts:
     size = free or drives * per_drive * node_share(deployment)
     (down,) = stages_of(into_drive)
     tier = TierSpec(
-        tier_id="local_nvme",
+        tier_id=LOCAL_FLASH,
         scope="instance",
         capacity_bytes=size,
         lookup_s=read.lookup_s,
@@ -108,5 +111,9 @@ def local_nvme(ground: Ground) -> Parts:
     return Parts(
         tiers=(*above.tiers, tier),
         links=(*above.links, *links, *renamed),
-        need=above.need if free else replace(above.need, gpu_node_ssd_bytes=size * fleet.instances),
+        need=replace(
+            above.need,
+            gpu_node_ssd_bytes=0.0 if free else size * fleet.instances,
+            worn_ssd_bytes=free * fleet.instances,
+        ),
     )

@@ -14,6 +14,7 @@ from typing import Final
 from kvtrace.cost.evidence import read_constant, read_toml
 from kvtrace.cost.storage import StorageTier
 from kvtrace.cost.tco.need import Need
+from kvtrace.cost.tco.rent import shapes, usable_bytes
 from kvtrace.cost.tier_paths import STORES
 from kvtrace.replay.options.ground import (
     BITS_PER_BYTE,
@@ -37,6 +38,8 @@ _NICS: Final[Mapping[Wire, str]] = {
     "rdma_bounce": "nic_rdma",
     "rdma_direct": "nic_rdma",
 }
+POOL_FLASH: Final = "pool_ssd"
+"""Tier of drives within pool nodes, which are written from the DRAM above them."""
 _FLASH, _FLASH_WRITE = "pool_nvme", "pool_nvme_write"
 
 
@@ -88,7 +91,7 @@ def dram_ssd_nodes(ground: Ground, wire: Wire) -> Parts:
     ports = _pool_ports(ground, wire).link_id
     size = drives * _capacity(drive)
     flash = TierSpec(
-        tier_id="pool_ssd",
+        tier_id=POOL_FLASH,
         scope="shared",
         capacity_bytes=size,
         lookup_s=0.0,
@@ -144,8 +147,10 @@ def managed_cache(ground: Ground, wire: Wire) -> Parts:
         raise CannotRunError("managed cloud caches are reached over TCP alone")
     fleet = ground.fleet
     node = ground.deployment.hardware.tier("managed_cache_node")
-    nodes = ceil(fleet.pool_dram_bytes.value / _capacity(node))
-    size = nodes * _capacity(node)
+    prices = fleet.prices
+    shape, usable = prices["managed_cache_node_gib"], prices["managed_cache_share"]
+    nodes = shapes(fleet.pool_dram_bytes.value, shape, usable)
+    size = nodes * usable_bytes(shape, usable)
     far = (LinkSpec("cache_nodes", "shared", nodes * node.read_bytes_per_s.value),)
     need = Need(managed_cache_bytes=size)
     return _pool(ground, wire, size, far, need=need, first_byte_s=node.first_byte_s.value)

@@ -6,14 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from kvtrace.audit.money.bills import traffic_of
+from kvtrace.audit.options.kinds import is_free
 from kvtrace.cost.deployment import Deployment, build_deployment
 from kvtrace.cost.fleet import default_fleet
+from kvtrace.cost.tco.build import build_bill
 from kvtrace.cost.tco.need import Need
+from kvtrace.cost.tco.traffic import Traffic
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.options.catalogue import build_catalogue, find_option
 from kvtrace.replay.options.ground import Ground
 from kvtrace.replay.options.option import ReplayOption
 from kvtrace.replay.options.recipes import family_of, recipes
+from kvtrace.replay.result import LinkUse
 from kvtrace.replay.reusable import reusable_tokens
 from kvtrace.units import GB, GIB, TB, TIB
 from tests.unit.replay_cases import Ask, make_trace
@@ -81,8 +86,12 @@ def test_what_the_places_of_a_pool_need(ground: Ground) -> None:
     assert option("pool_fs_tcp", ground).need == Need(
         appliance_bytes=ssd, appliance_bytes_per_s=rate, is_operated=True
     )
-    # 4 TiB are 4 398 GB: ten nodes of 450 GB.
-    assert option("pool_managed_tcp", ground).need == Need(managed_cache_bytes=10 * 450.0 * GB)
+    # 4 096 GiB over 419 GiB x 0.75 = 13.03: 14 nodes, as many as are billed.
+    cache = option("pool_managed_tcp", ground)
+    assert cache.need.managed_cache_bytes == pytest.approx(14 * 419 * 0.75 * GIB)
+    assert cache.scenario.tiers[-1].capacity_bytes == cache.need.managed_cache_bytes
+    (line,) = build_bill(cache.need, ground.fleet).lines
+    assert line.quantity == pytest.approx(14 * 730)
 
 
 def test_what_options_on_the_instances_need(ground: Ground) -> None:
@@ -98,6 +107,35 @@ def test_what_options_on_the_instances_need(ground: Ground) -> None:
     size = ground.deployment.hardware.nvme.capacity_bytes
     assert size is not None
     assert option("local_nvme", ground).need.gpu_node_ssd_bytes == 4 * drives * size.value
+    # Drives that are there are not bought, but they wear.
+    free = ground.fleet.nvme_free_bytes_per_instance.given(10 * TB, source="fleet.toml")
+    there = replace(ground, fleet=replace(ground.fleet, nvme_free_bytes_per_instance=free))
+    need = option("local_nvme", there).need
+    assert (need.gpu_node_ssd_bytes, need.worn_ssd_bytes) == (0.0, 40 * TB)
+    assert not is_free(need)
+
+
+def test_only_flash_wears_and_only_the_network_is_crossed(ground: Ground) -> None:
+    """4 TB are read of the pool, 1 TB of it from its drives; 2 TB are written to both tiers."""
+
+    def traffic(option_id: str, **moved: tuple[float, float]) -> Traffic:
+        uses = [LinkUse(i, 1, read, put, 0.0, 0.0) for i, (read, put) in moved.items()]
+        return traffic_of(option(option_id, ground).scenario.tiers, uses, 10.0)
+
+    flash = {"pool_nvme": (1 * TB, 0.0), "pool_nvme_write": (0.0, 2 * TB)}
+    pooled = traffic("pool_ssd_rdma_direct", nic_rdma=(4 * TB, 2 * TB), **flash)
+    assert pooled == Traffic(
+        read_bytes_per_day=40 * TB,
+        written_bytes_per_day=20 * TB,
+        flash_written_bytes_per_day=20 * TB,
+    )
+    # Of a pool of DRAM nothing wears, and of the host's own drives nothing crosses.
+    assert traffic("pool_dram_rdma_direct", nic_rdma=(4 * TB, 2 * TB)) == Traffic(
+        read_bytes_per_day=40 * TB, written_bytes_per_day=20 * TB
+    )
+    drives = [i for t in option("local_nvme", ground).scenario.tiers for i in t.write[-1].link_ids]
+    local = traffic("local_nvme", **{drives[-1]: (0.0, 3 * TB)})
+    assert local == Traffic(flash_written_bytes_per_day=30 * TB)
 
 
 def test_faster_ports_are_bought_and_slower_ones_are_there(ground: Ground) -> None:

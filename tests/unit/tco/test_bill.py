@@ -17,6 +17,7 @@ from kvtrace.cost.tco.bill import Bill
 from kvtrace.cost.tco.build import build_bill
 from kvtrace.cost.tco.need import Need
 from kvtrace.cost.tco.traffic import Traffic
+from kvtrace.units import MIB
 
 FLEET = default_fleet(build_deployment("Meta-Llama-3.1-70B", "H100-SXM5", tp=8), 4)
 POOL = Need(pool_nodes=2, pool_dram_bytes=4000e9, pool_ports=4, is_operated=True)
@@ -63,16 +64,22 @@ def test_flash_that_wears_out_is_bought_again_by_hand() -> None:
     fleet = stated(FLEET, nvme_usd_per_gb=0.24, ssd_write_amplification=1.0)
     # Endurance 1 write a day for 5 years: 10 TB x 1 825 days = 18 250 TB. At 20 TB a day it lasts
     # 912.5 days = 30 months; paid off in 48. 10 000 GB x 0.24 = 2 400 USD x (1 / 30 - 1 / 48).
-    bill = build_bill(need, fleet, traffic=Traffic(written_bytes_per_day=20 * TB))
+    bill = build_bill(need, fleet, traffic=Traffic(flash_written_bytes_per_day=20 * TB))
     assert cost(bill, "pool_ssd").value == pytest.approx(2_400 / 48)
     assert cost(bill, "ssd_replacement").value == pytest.approx(2_400 * (1 / 30 - 1 / 48))
     # Both together: bought every 30 months.
     assert cost(bill, "pool_ssd").value + cost(bill, "ssd_replacement").value == pytest.approx(80)
-    slow = build_bill(need, fleet, traffic=Traffic(written_bytes_per_day=5 * TB))
+    slow = build_bill(need, fleet, traffic=Traffic(flash_written_bytes_per_day=5 * TB))
     assert cost(slow, "ssd_replacement").value == 0.0
     assert "120 months" in next(one for one in slow.lines if one.id == "ssd_replacement").note
     unknown = build_bill(need, fleet)
     assert unknown.gaps == ("wear of flash: the bytes written a day are not known",)
+    # Drives that are there are not bought; they wear all the same.
+    there = build_bill(
+        Need(worn_ssd_bytes=10 * TB), fleet, traffic=Traffic(flash_written_bytes_per_day=20 * TB)
+    )
+    assert [line.id for line in there.lines] == ["ssd_replacement"]
+    assert there.usd_per_month.value == pytest.approx(2_400 * (1 / 30 - 1 / 48))
 
 
 def test_rented_nodes_come_in_whole_shapes_by_hand(tmp_path: Path) -> None:
@@ -98,9 +105,9 @@ def test_managed_caches_appliances_and_object_stores_by_hand() -> None:
     assert cost(cache, "managed_cache").value == pytest.approx(3 * 730 * 6.98)
     box = build_bill(Need(appliance_bytes=100 * TB, appliance_bytes_per_s=20e9), FLEET)
     assert box.usd_per_month.value == pytest.approx(100_000 * 0.086 + 20 * 751)
-    moved = Traffic(read_bytes_per_day=4e12, written_bytes_per_day=2e12, object_bytes=4e6)
+    moved = Traffic(read_bytes_per_day=4e6 * MIB, written_bytes_per_day=2e6 * MIB)
     store = build_bill(Need(object_store_bytes=50 * TB), FLEET, traffic=moved)
-    # 0.5 M writes and 1 M reads a day, 365 / 12 days.
+    # 4 MiB a request: 0.5 M writes and 1 M reads a day, 365 / 12 days.
     assert cost(store, "object_puts").value == pytest.approx(5e5 * 365 / 12 * 5e-6)
     assert cost(store, "object_gets").value == pytest.approx(1e6 * 365 / 12 * 4e-7)
     assert cost(store, "object_capacity").value == pytest.approx(50_000 * 0.023)
@@ -181,7 +188,7 @@ NEEDS = st.builds(
 
 @given(need=NEEDS, written=st.floats(min_value=0, max_value=1e16))
 def test_low_is_at_most_the_middle_and_that_at_most_high(need: Need, written: float) -> None:
-    bill = build_bill(need, FLEET, traffic=Traffic(written_bytes_per_day=written))
+    bill = build_bill(need, FLEET, traffic=Traffic(flash_written_bytes_per_day=written))
     for line in bill.lines:
         assert 0 <= line.usd_per_month.low <= line.usd_per_month.value <= line.usd_per_month.high
     assert bill.usd_per_month.low <= bill.usd_per_month.value <= bill.usd_per_month.high
@@ -206,7 +213,7 @@ def test_a_doubled_price_doubles_its_lines_and_no_other_of_the_same_kind(
 
 
 def test_nothing_needed_costs_nothing() -> None:
-    bill = build_bill(Need(), FLEET, traffic=Traffic(written_bytes_per_day=1e15))
+    bill = build_bill(Need(), FLEET, traffic=Traffic(flash_written_bytes_per_day=1e15))
     assert bill.lines == ()
     assert bill.usd_per_month == Interval(0, 0, 0)
     assert bill.kwh_per_month == Interval(0, 0, 0)
@@ -220,8 +227,9 @@ def test_every_quantity_of_a_need_reaches_the_bill() -> None:
             FLEET.network, is_built=FLEET.network.is_built.given(False, kind="given", source="t")
         ),
     )
+    busy = Traffic(flash_written_bytes_per_day=1e15)
     for field in fields(Need):
         if field.name in ("gpu", "is_operated", "port_bytes_per_s"):
             continue
-        bill = build_bill(Need(**{field.name: 1e12}), unbuilt, traffic=Traffic())  # type: ignore[arg-type]
+        bill = build_bill(Need(**{field.name: 1e12}), unbuilt, traffic=busy)  # type: ignore[arg-type]
         assert bill.usd_per_month.value + bill.idle_dram_at_cost.value > 0, field.name
