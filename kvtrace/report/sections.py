@@ -108,6 +108,10 @@ GLOSSARY: Final = (
     "offered_load",
     "host_bounce",
     "binds",
+    "pool",
+    "dominated",
+    "surrogate",
+    "reserve",
     "weighed",
     "modelled",
 )

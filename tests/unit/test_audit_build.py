@@ -255,6 +255,25 @@ def test_a_busy_link_binds_before_prefill() -> None:
     assert option(build_audit(make_input(replays=replays)), "pool_dram_tcp").binds == "link:nic"
 
 
+@pytest.mark.parametrize(
+    ("offered_load", "is_overloaded", "binds"),
+    [(0.5, True, "prefill"), (0.9, True, "decode"), (0.9, False, "none")],
+)
+def test_an_option_that_does_not_carry_its_bursts_is_bound_by_what_takes_most_time(
+    offered_load: float, is_overloaded: bool, binds: str
+) -> None:
+    # Prefill takes 0.4 of the instances' time: most of 0.5, less than half of 0.9.
+    result = make_result(
+        "hbm_only",
+        hits={"hbm": 2000},
+        utilisation=0.4,
+        offered_load=offered_load,
+        is_overloaded=is_overloaded,
+    )
+    record = build_audit(make_input(replays=(result,)))
+    assert option(record, "hbm_only").binds == binds
+
+
 def test_weak_grades_keep_reuse_null_and_say_why() -> None:
     record = build_audit(weak("L"))
     assert record.reuse.reusable_ratio_tokens is None

@@ -179,7 +179,11 @@ def _links(result: ReplayResult) -> list[LinkLedger]:
 
 
 def _binds(result: ReplayResult) -> str:
-    """The busiest of what was modelled, if it is busy enough to bind."""
+    """The busiest of what was modelled, if it is busy enough to bind.
+
+    An option that does not carry the load is bound by what takes most of its instances' time, even
+    if they are idle outside its bursts.
+    """
     busiest = max(result.link_use, key=lambda use: (use.utilisation, use.link_id), default=None)
     if (
         busiest is not None
@@ -187,7 +191,11 @@ def _binds(result: ReplayResult) -> str:
         and busiest.utilisation > result.prefill_utilisation
     ):
         return f"link:{busiest.link_id}"
-    return "prefill" if result.prefill_utilisation >= PREFILL_BINDS.value else "none"
+    if result.prefill_utilisation >= PREFILL_BINDS.value:
+        return "prefill"
+    if not result.is_overloaded:
+        return "none"
+    return "prefill" if 2 * result.prefill_utilisation >= (result.offered_load or 0.0) else "decode"
 
 
 def _add_money(
