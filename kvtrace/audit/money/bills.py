@@ -12,9 +12,10 @@ from typing import Final
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet
-from kvtrace.cost.tco.bill import Bill
+from kvtrace.cost.tco.bill import Bill, total
 from kvtrace.cost.tco.build import build_bill
 from kvtrace.cost.tco.need import Need
+from kvtrace.cost.tco.other_gpus import other_gpu_price
 from kvtrace.cost.tco.traffic import Traffic
 from kvtrace.replay.options.local_tiers import LOCAL_FLASH
 from kvtrace.replay.options.option import ReplayOption
@@ -64,6 +65,21 @@ class Bills:
             return None
         cost = bill.usd_per_month
         return Range(cost.low, cost.value, cost.high)
+
+    def usd_per_month_beside_gpus(self, option_id: str) -> Range | None:
+        """What it adds a month beside other GPUs; null where that is not known."""
+        bill = self.bill(option_id)
+        if bill is None:
+            return None
+        cost = total(line.usd_per_month for line in bill.lines if line.group != "gpus")
+        return Range(cost.low, cost.value, cost.high)
+
+    def gpu_price(self, option_id: str) -> Constant:
+        """USD per GPU-hour of the GPUs that it runs on."""
+        need = self.need(option_id)
+        if need is None or need.gpu is None:
+            return self.fleet.gpu_usd_per_hour
+        return other_gpu_price(self.fleet, need.gpu)
 
     @cached_property
     def prices(self) -> tuple[Constant, ...]:

@@ -32,8 +32,8 @@ class Saving:
     """GPU time given back."""
 
     instances: Range
-    """Low and value are whole instances by replay, the low at the ends of the constants; the high
-    may be an estimate."""
+    """Whole ones: low and value by replay, the low at the ends of the constants; the high may be an
+    estimate."""
     usd_per_month: Range
     unrounded_usd_per_month: float
     """Worth of the freed time before rounding: an estimate."""
@@ -93,7 +93,7 @@ def value_saving(
     most = fleet.instances - is_rival_able
     estimate = min(math.floor(freed.value), most)
     value = float(saved.at_least if is_replayed else max(saved.at_least, estimate))
-    high = max(value, min(freed.high, float(fleet.instances)))
+    high = max(value, float(min(math.floor(freed.high), fleet.instances)))
     instances = Range(float(saved.low), value, high)
     unrounded = Range.exact(min(freed.value, float(fleet.instances)))
     return Saving(

@@ -21,6 +21,7 @@ from kvtrace.cost.tco.bill import Bill
 from kvtrace.units import DAYS_PER_MONTH
 
 _NO_SAVING: Final = "no instance is given back, so that no price makes it pay"
+_NO_PURCHASE: Final = "nothing is bought beyond the other: from the first month it saves more"
 _NO_GAIN: Final = "savings are below what it costs to run"
 
 
@@ -133,6 +134,8 @@ def _payback(pair: Pair, against: str) -> Quantity:
     title, source = f"payback of {against}", "purchase over savings less running cost; no interest"
     if middle is None:
         return unknown("payback_months", "months", title=title, source=source, why=_why(pair))
+    if not middle:
+        return unknown("payback_months", "months", title=title, source=source, why=_NO_PURCHASE)
     return Quantity(
         id="payback_months",
         value=middle,

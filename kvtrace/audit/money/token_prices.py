@@ -37,11 +37,11 @@ def token_prices(
     """One row an option that carries the load and whose bill is known."""
     if window is None or not window.prompt_tokens:
         return []
-    gpu = Interval.of(bills.fleet.gpu_usd_per_hour).scaled(1.0 / S_PER_HOUR) / _BUSY
     rows = []
     for option in options:
-        cost = bills.usd_per_month(option.id)
+        cost = bills.usd_per_month_beside_gpus(option.id)
         if option.is_feasible and cost is not None:
+            gpu = Interval.of(bills.gpu_price(option.id)).scaled(1.0 / S_PER_HOUR) / _BUSY
             loads = None if windows_per_day is None else windows_per_day * DAYS_PER_MONTH
             rows.append(_row(option, gpu, cost, window.prompt_tokens, loads))
     return rows
@@ -50,7 +50,11 @@ def token_prices(
 def _row(
     option: Option, gpu: Interval, cost: Range, prompt: int, loads_per_month: float | None
 ) -> TokenPrice:
-    """`loads_per_month`: replayed windows in a month of the log's load; null: unknown."""
+    """`gpu`: USD of a busy GPU-second of the option, whose GPUs are in no other part.
+
+    `cost`: what it adds a month beside GPUs. `loads_per_month`: replayed windows in a month of the
+    log's load; null: unknown.
+    """
     hits = sum(option.hit_tokens_by_tier.values())
     prefill = gpu.scaled(option.gpu_seconds_prefill)
     monthly = Interval(cost.low, cost.value, cost.high)
@@ -63,14 +67,14 @@ def _row(
             prefill,
             prompt - hits,
             "computed",
-            "GPU-seconds of its prefill x price of a GPU-second / busy share, over computed tokens",
+            "GPU-seconds of its prefill x price of its GPUs / busy share, over computed tokens",
         ),
         cached=_per_million(
             f"cached:{option.id}",
             added,
             hits,
             "from a cache",
-            "what the option adds a month, over its hits in a month",
+            "what the option adds a month beside GPUs, over its hits in a month",
         ),
         mean=_per_million(
             f"mean:{option.id}",

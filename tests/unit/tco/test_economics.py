@@ -15,6 +15,7 @@ from kvtrace.audit.money.bills import Bills
 from kvtrace.audit.money.gpu_worth import gpu_worth
 from kvtrace.audit.money.payback import Flow, npv_usd, payback_months
 from kvtrace.audit.money.pool_over_rival import Pair, pool_over_rival
+from kvtrace.audit.money.token_prices import token_prices
 from kvtrace.audit.record import AuditRecord
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.cost.fleet import Fleet
@@ -131,6 +132,33 @@ def test_reserved_gpus_pay_back_from_their_last_day_on() -> None:
     assert undated is not None
     assert undated.payback.value is None
     assert "reserved until 2027-06-30" in undated.payback.interval_reason
+
+
+def test_without_a_purchase_there_is_nothing_to_pay_back() -> None:
+    rented = pair(make_fleet())
+    needs = {"pool_dram_tcp": Need(managed_cache_bytes=100e9)}  # 730 x 6.98 = 5 095 a month
+    free = replace(rented, saving=Range.exact(6_000.0), bills=Bills(make_fleet(), needs=needs))
+    found = pool_over_rival(free)
+    assert found is not None
+    assert found.payback.value is None
+    assert found.payback.interval_reason.startswith("nothing is bought")
+
+
+def test_tokens_of_another_gpu_are_computed_at_its_price(record: AuditRecord) -> None:
+    fleet, window = make_fleet(), record.replay_window  # H100 at its list price of 3.0
+    assert window is not None
+    option = next(o for o in record.options if o.id == "hbm_only")
+    bills = Bills(fleet, needs={"hbm_only": Need(gpu="H200-SXM")})
+    (row,) = token_prices([option], bills, window, windows_per_day=1.0)
+    computed = window.prompt_tokens - sum(option.hit_tokens_by_tier.values())
+    price = bills.gpu_price("hbm_only").value
+    assert price == pytest.approx(4.0)
+    assert row.uncached.value == pytest.approx(
+        option.gpu_seconds_prefill * 4.0 / 3_600 / 0.7 / computed * 1e6
+    )
+    # Nothing but GPUs is paid: a token costs its prefill, one from the cache nothing.
+    assert isinstance(row.uncached.value, float)
+    assert row.mean.value == pytest.approx(row.uncached.value * computed / window.prompt_tokens)
 
 
 @pytest.fixture(scope="module")
