@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kvtrace.api.fleet_loads import PeakHour
 from kvtrace.api.fleet_questions import MOST_TIMES, stated_fleet
 from kvtrace.api.replays import Replays, WindowRuns
+from kvtrace.api.uncertainty_question import Asked, likely_pool
 from kvtrace.audit.findings.check import is_pool
 from kvtrace.audit.fleet.facts import DegradedFacts, FleetFacts
 from kvtrace.audit.fleet.record import DegradedState
@@ -73,7 +75,7 @@ def degraded_modes(
     if facts.is_searched:
         pools = [ident for ident in pools if facts.options[ident].is_searched]
     elif pools:
-        pools = [min(pools, key=lambda ident: _rank(facts, ident))]
+        pools = [_weighed(Asked(replays, facts, stated.deployment, stated.fleet, None), pools)]
     base = next(r for r in replays.results if r.scenario.option_id == facts.reference)
     is_same = replays.windowed is not None and peak.windowed.trace is replays.windowed.trace
     if not pools or not peak.windowed.window.requests:
@@ -98,12 +100,10 @@ def _pool_nodes(option: ReplayOption, stated: Ground) -> int:
     return max(1, round(option.need.pool_nodes or stated.fleet.pool_nodes.value))
 
 
-def _rank(facts: FleetFacts, ident: str) -> tuple[bool, float, int, str]:
-    """The pool that is weighed most likely: fewest instances, then most requests in time."""
-    option = facts.options[ident]
-    need = option.needs[0].instances
-    count = float("inf") if need is None else float(need)
-    return need is None, count, -option.on_stated.within, ident
+def _weighed(asked: Asked, pools: Sequence[str]) -> str:
+    """The pool that the verdict will weigh, by its rule; without a price the first of `pools`."""
+    best = likely_pool(asked)
+    return best.option_id if best is not None and best.option_id in pools else pools[0]
 
 
 def _search(

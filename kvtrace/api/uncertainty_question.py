@@ -9,7 +9,7 @@ import numpy as np
 
 from kvtrace.api.replays import Replays, replay_window
 from kvtrace.audit.fleet.facts import FleetFacts
-from kvtrace.audit.money.bills import Bills
+from kvtrace.audit.money.bills import build_bills
 from kvtrace.audit.money.gpu_worth import gpu_worth
 from kvtrace.audit.options.kinds import quantised_ids
 from kvtrace.audit.slo.check import lookup_slack_s
@@ -121,24 +121,24 @@ def respond(windowed: WindowedTrace, point: Point) -> Response:
 def question_of(asked: Asked) -> Question | None:
     """The pool that the verdict will name, and the claim about it."""
     fleets = _fleets(asked)
-    windowed, rival = asked.replays.windowed, None if fleets is None else fleets.rival
-    if fleets is None or windowed is None or rival is None:
+    windowed, best = asked.replays.windowed, likely_pool(asked)
+    if fleets is None or windowed is None or best is None or best.rival is None:
         return None
-    best = _best_pool(asked, fleets, arrival_span_s(windowed.window))
-    if best is None or not best.is_feasible:
+    if not best.is_feasible:
         return None
-    found = target_claim(fleets, best.option_id)
+    against = None if best.net_of is None else (best.rival.option_id,)
+    found = target_claim(fleets, best.option_id, against=against)
     claim, instances = (None, 0) if found is None else found
     pool = fleets.standings[best.option_id].result
     moved = pool.timeline.moved_bytes
     question = Question(
         option_id=best.option_id,
-        rival_id=rival.result.scenario.option_id,
+        rival_id=best.rival.option_id,
         claim=claim,
         instances=instances,
         today=None if fleets.today is None else key_of(fleets.today),
         pool=key_of(pool),
-        rival=key_of(rival.result),
+        rival=key_of(fleets.standings[best.rival.option_id].result),
         median_bytes=float(np.median(moved[moved > 0])) if (moved > 0).any() else 0.0,
         deployment=asked.deployment,
         fleet=asked.fleet,
@@ -147,12 +147,18 @@ def question_of(asked: Asked) -> Question | None:
     return question if question.is_buildable else None
 
 
-def _best_pool(asked: Asked, fleets: Fleets, span_s: float | None) -> PoolCase | None:
-    if not span_s:
+def likely_pool(asked: Asked) -> PoolCase | None:
+    """The pool that the verdict will weigh, by its rule; null: none, or a load without a span.
+
+    Bills are without what wears and egress by the bytes that a replay moves.
+    """
+    fleets, windowed = _fleets(asked), asked.replays.windowed
+    span_s = None if windowed is None else arrival_span_s(windowed.window)
+    if fleets is None or not span_s:
         return None
     options = asked.replays.options
     prices = PoolPrices(
-        Bills(asked.fleet, needs={one.option_id: one.need for one in options}),
+        build_bills(asked.fleet, options, (), windows_per_day=None),
         gpu_worth(asked.fleet),
         span_s,
         prefill_factor(asked.deployment),

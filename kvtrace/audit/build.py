@@ -147,7 +147,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         economics=build_economics(
             basis.options,
             basis.money,
-            pair_of(case, verdict.option, basis.fleets, basis.money),
+            pair_of(case, verdict.option, basis.money),
             window=basis.window,
             windows_per_day=windows_per_day(data, basis.window),
             as_quantity=from_constant,

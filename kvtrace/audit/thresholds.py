@@ -152,6 +152,13 @@ TIE: Final = Threshold(
     "ratio",
     "policy: options whose margins differ by less than a hundredth of the cost are equal in money",
 )
+SAME_STEP: Final = Threshold(
+    "same_step",
+    0.01,
+    "ratio",
+    "policy: an option whose tail and cost are both within a hundredth of those of a step of the "
+    "frontier is no step of its own: less is known of either",
+)
 FLEET_BUSY_SHARE_LOW: Final = Threshold(
     "fleet_busy_share_low",
     0.5,

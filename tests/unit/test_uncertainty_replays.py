@@ -184,12 +184,14 @@ def test_a_design_replays_the_middle_the_ends_and_the_points_of_what_matters(
     low, high = design.ends[names.index("model_error.prefill")]
     assert low != design.middle != high
     steps = sum(len(one.probes) for one in design.brackets.values())
-    # 8 drawn points, the middle, both ends of every candidate, seven or eight replays each: the
-    # claim's five, and of today, the rival and the pool on two instances those that differ.
-    candidates = candidate_unknowns(deployment, fleet, (design.option_id, "dram_idle"))
+    # 8 drawn points, the middle, both ends of every candidate, five replays each: a rival that
+    # costs something is the only one of the claim, which asks both on one instance; and today, the
+    # rival and the pool on two.
+    assert design.rival_id == "bigger_gpu_kv_routing"
+    candidates = candidate_unknowns(deployment, fleet, (design.option_id, design.rival_id))
     points = 9 + steps + 2 * (len(names) + sum("change no figure" in one for one in design.kept))
     assert design.replays % points == 0
-    assert design.replays // points in (7, 8)
+    assert design.replays // points == 5
     assert len(design.kept) + len(names) == len(candidates)
     assert design.shifts is not None
     assert design.shifts.unit == "time_blocks"

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvtrace.audit.record import Frontier, FrontierStep, Option
+from kvtrace.audit.thresholds import SAME_STEP
 from kvtrace.units import NS_PER_MS, NS_PER_S
 
 _MS_PER_S = NS_PER_S // NS_PER_MS
+_LEAST_USD = 1.0
+"""A month; less tells no options apart."""
 
 
 def build_frontier(options: Sequence[Option]) -> Frontier | None:
@@ -27,7 +30,9 @@ def build_frontier(options: Sequence[Option]) -> Frontier | None:
     ]
     steps: list[FrontierStep] = []
     for usd, tail, option in sorted(weighed, key=lambda one: (one[0], one[1], one[2].id)):
-        option.is_on_frontier = not steps or tail < steps[-1].ttft_s
+        option.is_on_frontier = not steps or (
+            tail < steps[-1].ttft_s and not _is_same_step(steps[-1], usd, tail)
+        )
         if option.is_on_frontier:
             steps.append(_step(option, usd, tail, steps[-1] if steps else None))
     kept = [one for one in weighed if one[2].keeps_slo]
@@ -44,6 +49,13 @@ def build_frontier(options: Sequence[Option]) -> Frontier | None:
 
 def _tail_s(option: Option, *, is_p90: bool) -> float | None:
     return option.ttft_s.p90 if is_p90 else option.ttft_s.p99
+
+
+def _is_same_step(step: FrontierStep, usd: float, tail_s: float) -> bool:
+    """Both nearly as those of the step; USD a month also within a dollar."""
+    near = SAME_STEP.value
+    is_as_dear = usd - step.usd_per_month < max(_LEAST_USD, near * abs(usd))
+    return is_as_dear and step.ttft_s - tail_s < near * step.ttft_s
 
 
 def _step(option: Option, usd: float, tail_s: float, before: FrontierStep | None) -> FrontierStep:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.uncertainty.design import ReplayedDesign
 from kvtrace.audit.uncertainty.listing import as_record, ranked
 from kvtrace.audit.uncertainty.prices import PriceModel
@@ -24,6 +25,11 @@ _QUICK: Final = (
     "Prices are exact arithmetic: each was moved alone to its ends. What replays depend on stayed "
     "where it is; `--depth full` replays it at sampled values and gives P10, P50, P90 and the "
     "chance that the pool pays"
+)
+
+_OTHER_PAIR: Final = (
+    "Prices are exact arithmetic: each was moved alone to its ends. The samples were replayed for "
+    "another pool or rival than the verdict weighs in the end, and are left out"
 )
 
 
@@ -51,17 +57,32 @@ def build_uncertainty(
     if weighed is None:
         return None
     draws = Draws(resampling_units(weighed.trace, conversation), seed)
-    prices = PriceModel(weighed.pool.option_id, weighing.bills, weighing.worth)
-    if design is not None and design.option_id == weighed.pool.option_id and design.points:
+    pool, against = weighed.pool, weighed.rival.scenario
+    prices = PriceModel(
+        pool.option_id,
+        weighing.bills,
+        weighing.worth,
+        net_of=None if pool.net_of is None else against.option_id,
+    )
+    if design is not None and design.points and _is_of(design, weighed, weighing.fleets):
         model = Model(prices, design, design.span_s or weighed.span_s)
-        found = sampled_uncertainty(model, rival=case.rival_title or "", seed=seed)
+        found = sampled_uncertainty(model, rival=against.title, seed=seed)
     else:
-        note = design.why_few if design is not None and design.why_few else _QUICK
-        found = _from_ends(weighed, prices, case.rival_title or "", draws, note)
+        note = _QUICK if design is None else design.why_few or _OTHER_PAIR
+        found = _from_ends(weighed, prices, draws, note)
     if weighing.window_reusable is not None:
         reuse = reuse_spread(draws, weighing.window_reusable, weighed.trace.prompt_tokens)
         found.spreads += [] if reuse is None else [reuse]
     return found
+
+
+def _is_of(design: ReplayedDesign, weighed: Weighed, fleets: Fleets) -> bool:
+    """The design samples the weighed pool, against its rival, or any of those that cost nothing:
+    its claim is then over all of these.
+    """
+    pool, rival_id = weighed.pool, weighed.rival.scenario.option_id
+    alike = fleets.local_ids if pool.net_of is None else ()
+    return design.option_id == pool.option_id and design.rival_id in (rival_id, *alike)
 
 
 def chance_of(uncertainty: Uncertainty | None) -> Chance | None:
@@ -78,7 +99,8 @@ def chance_of(uncertainty: Uncertainty | None) -> Chance | None:
 
 
 def _weighed(case: Case, weighing: Weighing) -> Weighed | None:
-    pool, rival, trace = case.best_pool, weighing.rival, weighing.trace
+    pool, trace = case.best_pool, weighing.trace
+    rival = None if pool is None else weighing.rival_of(pool)
     span_s = weighing.arrival_span_s
     if pool is None or rival is None or trace is None or not span_s:
         return None
@@ -88,9 +110,7 @@ def _weighed(case: Case, weighing: Weighing) -> Weighed | None:
     return Weighed(pool, result, rival, trace, span_s)
 
 
-def _from_ends(
-    weighed: Weighed, prices: PriceModel, rival: str, draws: Draws, note: str
-) -> Uncertainty:
+def _from_ends(weighed: Weighed, prices: PriceModel, draws: Draws, note: str) -> Uncertainty:
     saved = weighed.pool.instances_saved
     swings = [_price_swing(prices, one, saved.value) for one in prices.unknowns]
     instances = _instances(weighed.pool)
@@ -99,7 +119,7 @@ def _from_ends(
     net = prices.net(saved.value, {})
     return Uncertainty(
         option=weighed.pool.option_id,
-        rival=rival,
+        rival=weighed.rival.scenario.title,
         net_middle=net,
         spreads=[
             Spread(

@@ -28,6 +28,8 @@ class PriceModel:
     option_id: str
     bills: Bills
     worth: GpuWorth
+    net_of: str | None = None
+    """A rival whose cost is taken off that of the option; null: none costs anything."""
 
     @property
     def fleet(self) -> Fleet:
@@ -55,7 +57,7 @@ class PriceModel:
         return self.net(1.0, {one.id: one.low}) != self.net(1.0, {one.id: one.high})
 
     def net(self, instances: float, prices: Mapping[str, float]) -> float:
-        """USD a month: worth of the instances, less the cost of the option.
+        """USD a month: worth of the instances, less the cost of the option beyond its rival.
 
         `prices` by id; what is absent stays at its value.
 
@@ -79,16 +81,17 @@ class PriceModel:
         return np.asarray(instances * np.array([shares[step] for step in steps]))
 
     def amounts(self, prices: Mapping[str, float]) -> tuple[float, float]:
-        """USD a month of one instance given back for every hour, and of the option.
+        """USD a month of one instance given back for all hours, and of the option beyond its rival.
 
         Raises:
             ValueError: the cost of the option is not known.
         """
         fleet = self._at(prices)
-        cost = replace(self.bills, fleet=fleet).usd_per_month(self.option_id)
-        if cost is None:
-            raise ValueError(f"no cost is known for {self.option_id}")
-        return gpu_worth(fleet).instance_usd_per_month.value, cost.value
+        bills = replace(self.bills, fleet=fleet)
+        cost = _cost(bills, self.option_id)
+        if self.net_of is not None:
+            cost -= _cost(bills, self.net_of)
+        return gpu_worth(fleet).instance_usd_per_month.value, cost
 
     def _at(self, prices: Mapping[str, float]) -> Fleet:
         fleet = self.fleet
@@ -102,3 +105,11 @@ class PriceModel:
         others = (one for one in fleet.prices.stated if one.id not in moved)
         stated = replace(fleet.prices, stated=(*moved.values(), *others))
         return replace(fleet, gpu_usd_per_hour=gpu, prices=stated)
+
+
+def _cost(bills: Bills, option_id: str) -> float:
+    """USD a month."""
+    cost = bills.usd_per_month(option_id)
+    if cost is None:
+        raise ValueError(f"no cost is known for {option_id}")
+    return cost.value

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kvtrace.audit.slo.ends import Claim
 from kvtrace.audit.slo.fleets import Fleets
 
 
-def target_claim(fleets: Fleets, option_id: str) -> tuple[Claim, int] | None:
-    """What the option saves at the middle, else one instance less than its rivals need.
+def target_claim(
+    fleets: Fleets, option_id: str, *, against: Sequence[str] | None = None
+) -> tuple[Claim, int] | None:
+    """What the option saves at the middle over all of `against` (default: all that cost nothing),
+    else one instance less than these need.
 
     With the instances that it saves where the claim holds; null where no smaller fleet can be
     asked, or where no option is left to compare with.
     """
     mine = fleets.standings[option_id]
-    rivals = [fleets.standings[i] for i in fleets.local_ids if i != option_id]
+    rivals = [fleets.standings[i] for i in against or fleets.local_ids if i != option_id]
     if not rivals:
         return None
-    saved = fleets.saved(option_id).at_least
+    saved = fleets.saved(option_id, against=against).at_least
     if saved and mine.most is not None:
         need, instances = mine.most, saved
     else:

@@ -36,7 +36,7 @@ _HOLDS: Final = "; below zero: the pool holds"
 
 def _beyond_local(case: Case, pool: PoolCase, result: ReplayResult, weighing: Weighing) -> Quantity:
     """Interval: by the sizes of pool and idle DRAM (capacity curve), never above all reuse."""
-    extra, rival = pool.extra_hit_tokens, weighing.rival
+    extra, rival = pool.extra_hit_tokens, weighing.rival_of(pool)
     below, above = 0.0, 0.0
     if rival is not None and weighing.trace is not None:
         below, above = extra_ratio_range(
@@ -49,27 +49,28 @@ def _beyond_local(case: Case, pool: PoolCase, result: ReplayResult, weighing: We
     prompt = case.prompt_tokens or 0
     low, high = extra - round(below * prompt), extra + round(above * prompt)
     ceiling = ""
-    if case.reusable_tokens is not None and case.rival_hit_tokens is not None:
-        left = case.reusable_tokens - case.rival_hit_tokens
+    theirs = case.rival_hits(pool)
+    if case.reusable_tokens is not None and theirs is not None:
+        left = case.reusable_tokens - theirs
         ceiling = f"; an unlimited cache: {left:,}" if case.is_history_known else ""
         high = max(extra, min(high, left)) if case.is_history_known else high
-    why = "" if extra >= 0 else _why_below(case, result, rival)
+    why = "" if extra >= 0 else _why_below(result, rival)
     return Quantity(
         id="reusable_tokens_beyond_local",
-        title=f"tokens that a pool adds beyond {case.rival_title}"
+        title=f"tokens that a pool adds beyond {case.rival_of(pool)}"
         f"{' (below zero: that one holds more)' if _HOLDS in why else ''}",
         value=extra,
         low=low,
         high=high,
         unit="tokens",
-        source=f"replays of {_variant(result)} and of the best option without a pool; low and "
+        source=f"replays of {_variant(result)} and of {case.rival_of(pool)}; low and "
         f"high: sizes of pool and idle DRAM, by the capacity curve (idealised){ceiling}{why}",
         kind="modelled",
         interval_reason="" if low != high else "sizes are stated; one replay each",
     )
 
 
-def _why_below(case: Case, result: ReplayResult, rival: ReplayResult | None) -> str:
+def _why_below(result: ReplayResult, rival: ReplayResult | None) -> str:
     """Why a pool serves fewer tokens than an option without one."""
     if not (result.timeline.moved_bytes > 0).any():
         return "; below zero: it loads nothing, for recomputing is priced lower"
@@ -79,7 +80,7 @@ def _why_below(case: Case, result: ReplayResult, rival: ReplayResult | None) -> 
     theirs = rival.scenario.instances * sum(t.capacity_bytes for t in rival.scenario.tiers)
     if theirs <= mine:
         return "; below zero: what it loads and keeps hits less often"
-    return f"{_HOLDS} {format_bytes(mine)}, {case.rival_title} {format_bytes(theirs)} in all"
+    return f"{_HOLDS} {format_bytes(mine)}, {rival.scenario.title} {format_bytes(theirs)} in all"
 
 
 def _variant(result: ReplayResult) -> str:

@@ -28,14 +28,25 @@ PATHS_BY_SIMPLICITY: Final = ("_tcp", "_rdma_bounce", "_rdma_direct")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """The option without a pool that a pool is weighed against; modelled."""
+
+    option_id: str
+    title: str
+    hit_tokens: int
+    """Tokens that it serves."""
+    cost: Range | None = None
+    """USD a month, of which `cost` of the pool is net; null: it costs nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolCase:
     """One pooled option, weighed against the best option without a pool; all modelled."""
 
     option_id: str
     title: str
     extra_hit_tokens: int
-    """Tokens that it serves beyond the best option without a pool; below zero where that one holds
-    more."""
+    """Tokens that it serves beyond its rival; below zero where that one holds more."""
     saving: Range
     """USD a month; low and value are whole instances that replays give back, the low at the ends of
     the model's constants; the high may be an estimate."""
@@ -74,9 +85,14 @@ class PoolCase:
     """A tail that is longer but rests on too few requests to be judged, for people."""
     is_feasible: bool = True
     """It carries the load on the stated fleet."""
-    net_of: str | None = None
-    """A rival that costs something and leaves it less than those that cost nothing: savings are
-    beyond that one's, and `cost` is what the pool takes more than it; null: all rivals are free."""
+    rival: Rival | None = None
+    """The one that leaves it least: saving, cost and hits are beyond that one's; null: the best
+    that costs nothing, as `Case` has it."""
+
+    @property
+    def net_of(self) -> str | None:
+        """Title of a rival that costs something: `cost` is what the pool takes more than it."""
+        return None if self.rival is None or self.rival.cost is None else self.rival.title
 
     @property
     def is_faster_than_recompute(self) -> bool:
@@ -220,8 +236,9 @@ class Case:
     lowest_pool_cost: Range | None
     """USD a month of the cheapest pool."""
     rival_title: str | None
+    """The best option without a pool that costs nothing; a pool has its own: `rival_of`."""
     rival_hit_tokens: int | None
-    """Tokens that the best option without a pool serves."""
+    """Tokens that it serves."""
     hbm_hit_tokens: int | None
     prefill_utilisation: float | None
     """Of today's option."""
@@ -268,6 +285,8 @@ class Case:
     """Some option keeps the SLO on fewer instances, by replay."""
     pool_capacity: str | None = None
     """The size of the pool, and the size that would add hits, in one sentence."""
+    is_pool_small: bool = True
+    """A larger one would add hits, by the capacity curve; False: its size is not what it lacks."""
     chance: Chance | None = None
     """Of the best pool; null: not sampled."""
     log_gap: LogGap | None = None
@@ -320,19 +339,27 @@ class Case:
         known = self.trace_prompt_tokens
         return self.prompt_tokens if known is None else known
 
+    def rival_of(self, pool: PoolCase | None) -> str | None:
+        """Title of the option that the pool is weighed against."""
+        return self.rival_title if pool is None or pool.rival is None else pool.rival.title
+
+    def rival_hits(self, pool: PoolCase | None) -> int | None:
+        """Tokens that this option serves."""
+        return (
+            self.rival_hit_tokens if pool is None or pool.rival is None else pool.rival.hit_tokens
+        )
+
     def adds_hits(self, pool: PoolCase) -> bool:
-        """It serves clearly more of the prompt tokens than the best option that needs none."""
+        """It serves clearly more of the prompt tokens than its rival."""
         prompt = self.prompt_tokens or 0
         if self.is_pool_needed:
             return True
         return bool(prompt) and pool.extra_hit_tokens / prompt >= LITTLE.value
 
-    @property
-    def served_share(self) -> float | None:
-        """Of the reusable tokens, what the best option without a pool serves."""
-        if self.rival_hit_tokens is None or not self.reusable_tokens:
-            return None
-        return self.rival_hit_tokens / self.reusable_tokens
+    def served_share(self, pool: PoolCase | None) -> float | None:
+        """Of the reusable tokens, what the rival of the pool serves."""
+        hits = self.rival_hits(pool)
+        return None if hits is None or not self.reusable_tokens else hits / self.reusable_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

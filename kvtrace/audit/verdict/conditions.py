@@ -38,11 +38,11 @@ def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
         )
     if case.prompt_tokens and pool.extra_hit_tokens > 0 and not is_replayed:
         share = 100 * pool.extra_hit_tokens / case.prompt_tokens
-        left = (case.reusable_tokens or 0) - (case.rival_hit_tokens or 0)
+        left = (case.reusable_tokens or 0) - (case.rival_hits(pool) or 0)
         if factor * share <= 100 * left / case.prompt_tokens:
             ways.append(
                 f"it serves at least {factor * share:.1f} % of the prompt tokens beyond "
-                f"{case.rival_title} (modelled {share:.1f} %)"
+                f"{case.rival_of(pool)} (modelled {share:.1f} %)"
             )
     if factor <= 1:
         return binding or (f"value stays above cost: {', and '.join(ways)}",)
@@ -123,7 +123,8 @@ def standing_conditions(case: Case) -> tuple[str, ...]:
     if best is not None and case.prompt_tokens and not case.adds_hits(best):
         conditions.append(
             f"it serves at least {100 * LITTLE.value:.0f} % of the prompt tokens beyond "
-            f"{case.rival_title}: now {max(best.extra_hit_tokens, 0):,} of {case.prompt_tokens:,}"
+            f"{case.rival_of(best)}: now {max(best.extra_hit_tokens, 0):,} of "
+            f"{case.prompt_tokens:,}"
         )
     if not case.is_long_enough:
         conditions.append(f"a longer log shows the same: {window_text(case)}")
@@ -168,7 +169,7 @@ def lead(case: Case, pool: PoolCase) -> str:
     if not case.covers_a_day:
         return f"the month is like this window: {other_hours(case)}"
     if not case.adds_hits(pool):
-        return f"it serves more than {case.rival_title} does, which serves almost the same hits"
+        return f"it serves more than {case.rival_of(pool)} does, which serves almost the same hits"
     if case.log_gap is not None:
         return f"a log of all requests shows the same: of this one, {case.log_gap.what}"
     if case.around.dominant:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvtrace.audit.thresholds import LITTLE, NEARLY_ALL
 from kvtrace.audit.verdict import words
-from kvtrace.audit.verdict.cases import Case, Decision
+from kvtrace.audit.verdict.cases import Case, Decision, PoolCase
 from kvtrace.audit.verdict.conditions import (
     bandwidth_conditions,
     cold_condition,
@@ -19,43 +19,45 @@ from kvtrace.audit.verdict.growth import growth_condition, growth_to_pay
 
 def pool_adds_nothing(case: Case) -> Decision | None:
     """A cheaper rival serves the same hits; or hardly any are left; or the pool is too small."""
-    most = max(pool.extra_hit_tokens for pool in case.pools)
+    best = max(case.pools, key=lambda pool: pool.extra_hit_tokens)
+    most, rival = best.extra_hit_tokens, case.rival_of(best)
     prompt = case.prompt_tokens or 0
     if not case.is_long_enough or case.is_pool_needed or case.reusable_tokens is None:
         return None
     if not prompt or most / prompt >= LITTLE.value or not case.is_history_known:
         return None
     adds = (
-        f"The best pool adds {max(most, 0):,} hit tokens to {case.rival_title}, "
+        f"The best pool adds {max(most, 0):,} hit tokens to {rival}, "
         f"{100 * max(most / prompt, 0.0):.2f} % of {prompt:,} prompt tokens "
         f"(modelled; limit {100 * LITTLE.value:.0f} %)"
     )
-    left = case.reusable_tokens - (case.rival_hit_tokens or 0)
-    if (case.served_share or 0.0) >= NEARLY_ALL.value:
-        where = "HBM" if words.ends_at_hbm(case) else case.rival_title
+    left = case.reusable_tokens - (case.rival_hits(best) or 0)
+    if (case.served_share(best) or 0.0) >= NEARLY_ALL.value:
+        where = "HBM" if words.ends_at_hbm(case) else rival
         headline = f"A pool does not pay: {where} already serves the hits that it would serve"
     elif left / prompt < LITTLE.value:
-        headline = f"A pool does not pay: hardly any reuse is left beyond {case.rival_title}"
+        headline = f"A pool does not pay: hardly any reuse is left beyond {rival}"
     else:
-        return _pool_is_too_small(case, adds)
+        return _pool_lacks_hits(case, best, adds)
     return Decision(
         outcome="does_not_pay",
         headline=headline,
-        reasons=(adds, *words.rival_reasons(case)),
+        reasons=(adds, *words.rival_reasons(case, best)),
     )
 
 
-def _pool_is_too_small(case: Case, adds: str) -> Decision:
-    """There is reuse to serve, and this pool does not hold it."""
-    size = case.pool_capacity or "the pool does not hold the reuse that is left"
+def _pool_lacks_hits(case: Case, best: PoolCase, adds: str) -> Decision:
+    """There is reuse to serve, and this pool does not hold it, or holds it too late."""
+    size, rival = case.pool_capacity, case.rival_of(best)
+    size = size or "the pool does not hold the reuse that is left"
+    needs = "holds more" if case.is_pool_small else "serves more"
     return Decision(
         outcome="pays_only_if",
-        headline="A pool pays only if it holds more: this one adds no hits to those of "
-        f"{case.rival_title}",
-        reasons=(adds, f"{size[0].upper()}{size[1:]}", *words.rival_reasons(case)),
+        headline=f"A pool pays only if it {needs}: this one adds no hits to those of {rival}",
+        reasons=(adds, f"{size[0].upper()}{size[1:]}", *words.rival_reasons(case, best)),
         conditions=(
             f"it serves at least {100 * LITTLE.value:.0f} % of the prompt tokens beyond "
-            f"{case.rival_title}, and value then meets cost: {size}",
+            f"{rival}, and value then meets cost: {size}",
             *standing_conditions(case),
         ),
     )
@@ -85,7 +87,7 @@ def prefill_does_not_bind(case: Case) -> Decision | None:
             outcome="pays_only_if",
             headline=f"{most.title} pays only if the load grows to {growth.times:.1f} times: now "
             f"the prefill that it frees would not remove {whole}",
-            reasons=(*reasons, *words.rival_reasons(case)),
+            reasons=(*reasons, *words.rival_reasons(case, most)),
             conditions=(
                 f"the load is at least {growth.times:.1f} times that of this trace, at the same "
                 f"reuse and pool size: {growth.division}",
@@ -134,7 +136,7 @@ def slower_on_every_path(case: Case) -> Decision | None:
         "(modelled)",
         *(words.net_negative_reason(pool) for pool in case.pools),
         *words.pieces_reason(case),
-        *words.rival_reasons(case),
+        *words.rival_reasons(case, case.best_pool),
     )
     if bandwidth and any(pool.saving.high >= pool.cost.low for pool in case.pools):
         return Decision(

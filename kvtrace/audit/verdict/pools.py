@@ -16,7 +16,7 @@ from kvtrace.audit.slo.fleets import Fleets, Saved
 from kvtrace.audit.slo.standing import Standing
 from kvtrace.audit.uncertainty.ranges import Range, ratio
 from kvtrace.audit.verdict.bounds import hit_tokens_per_request
-from kvtrace.audit.verdict.cases import PoolCase
+from kvtrace.audit.verdict.cases import PoolCase, Rival
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.summary import gpu_seconds, hit_costs, move_seconds, percentiles
@@ -68,11 +68,10 @@ def _against_priced(
         return None
     standing, rival = fleets.standings[case.option_id], fleets.standings[rival_id]
     saved, freed, saving = _saving(fleets, standing, rival, prices, against=(rival_id,))
-    hits = hit_tokens_per_request(standing.result).sum()
-    cost = case.cost
+    held, cost = _hits(rival), case.cost
     return replace(
         case,
-        extra_hit_tokens=int(hits - hit_tokens_per_request(rival.result).sum()),
+        extra_hit_tokens=_hits(standing) - held,
         saving=saving.usd_per_month,
         unrounded_saving_usd=saving.unrounded_usd_per_month,
         cost=Range(cost.low - theirs.high, cost.value - theirs.value, cost.high - theirs.low),
@@ -81,8 +80,19 @@ def _against_priced(
         is_saving_replayed=saved.is_replayed,
         how_saved=saved.how,
         at_ends=saved.at_ends,
-        net_of=rival.result.scenario.title,
+        rival=_rival(rival, theirs),
     )
+
+
+def _rival(standing: Standing, cost: Range | None = None) -> Rival:
+    scenario = standing.result.scenario
+    return Rival(
+        option_id=scenario.option_id, title=scenario.title, hit_tokens=_hits(standing), cost=cost
+    )
+
+
+def _hits(standing: Standing) -> int:
+    return int(hit_tokens_per_request(standing.result).sum())
 
 
 def _saving(
@@ -116,12 +126,11 @@ def _pool_case(
     costs = hit_costs(result)
     path, break_even = _bandwidths(result)
     _, _, p90, p99 = percentiles(result.timeline.ttft_s)
-    hits = hit_tokens_per_request(result).sum() - hit_tokens_per_request(rival.result).sum()
     check = standing.check
     return PoolCase(
         option_id=result.scenario.option_id,
         title=pool_title(result.scenario, fleets),
-        extra_hit_tokens=int(hits),
+        extra_hit_tokens=_hits(standing) - _hits(rival),
         saving=saving.usd_per_month,
         unrounded_saving_usd=saving.unrounded_usd_per_month,
         cost=cost,
@@ -139,6 +148,7 @@ def _pool_case(
         worst_excess=_excess(check),
         unjudged=_unjudged(standing),
         is_feasible=standing.is_feasible,
+        rival=_rival(rival),
     )
 
 

@@ -57,7 +57,7 @@ def no_reuse_left_is_worth_a_pool(case: Case) -> Decision | None:
             f"A pool does not pay: all the reuse that {case.rival_title} leaves is worth less "
             "than the cheapest pool costs"
         ),
-        reasons=(words.bound_reason(bound, cost), *words.rival_reasons(case)),
+        reasons=(words.bound_reason(bound, cost), *words.rival_reasons(case, None)),
         conditions=best_case_growth(case, bound, cost),
         is_proof=True,
     )

@@ -58,21 +58,26 @@ def size_sentence(
     *,
     block_tokens: int,
     bytes_per_token: float,
-) -> str:
-    """How large the pool is, and what one cache would take to hit more than the rival does."""
+) -> tuple[bool, str]:
+    """Whether a larger pool would add hits, and what one cache would take to hit more than the
+    rival does, in a sentence.
+    """
     held = sum(tier.capacity_bytes for tier in pool.tiers)
     local = capacity_blocks(rival, block_tokens)
     here = curve_ratio(curve, local)
     needed = blocks_for_ratio(curve, here + LITTLE.value)
-    size = f"a pool of {format_bytes(held)} is too small"
+    size = f"a pool of {format_bytes(held)}"
     if needed is None:
-        return (
-            f"{size}, or kept too busy, to add to what {rival.title} serves; by the capacity curve "
-            "of the whole trace no size adds much"
+        return False, (
+            f"{size} adds little to what {rival.title} serves: by the capacity curve of the whole "
+            "trace no size adds much"
         )
     wanted = needed * block_tokens * bytes_per_token
-    return (
-        f"{size}: by the capacity curve of the whole trace one cache of {format_bytes(wanted)} "
+    is_small = wanted > held
+    lacks = "is too small" if is_small else "does not lack size, but adds little all the same"
+    return is_small, (
+        f"{size} {lacks}: by the capacity curve of the whole trace one cache of "
+        f"{format_bytes(wanted)} "
         f"would serve {100 * LITTLE.value:.0f} % more of the prompt tokens than one as large as "
         f"{rival.title}, {format_bytes(local * block_tokens * bytes_per_token)} in all (idealised)"
     )

@@ -68,7 +68,7 @@ def decide(case: Case, carrying_numbers: list[Quantity]) -> Verdict:
         next_measurement=decision.next_measurement,
         confidence_reasons=list(why),
         option=None if pool is None else pool.option_id,
-        rival=case.rival_title if pool is None or pool.net_of is None else pool.net_of,
+        rival=case.rival_of(pool),
     )
 
 

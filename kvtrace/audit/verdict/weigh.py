@@ -91,22 +91,24 @@ def _prices(weighing: Weighing, span_s: float) -> PoolPrices:
 def _with_rivals(case: Case, weighing: Weighing) -> Case:
     """The case with the rivals that nobody replayed, and what is to be said of the pool's size."""
     best = case.best_pool
-    rival = weighing.rival
+    rival = None if best is None else weighing.rival_of(best)
     if best is None or rival is None or weighing.trace is None:
         return case
     pool = weighing.fleets.standings[best.option_id].result
+    is_small, size = size_sentence(
+        pool.scenario,
+        rival.scenario,
+        weighing.reuse.hit_curve,
+        block_tokens=weighing.trace.block_size_tokens,
+        bytes_per_token=weighing.deployment.kv_bytes_per_token_unreplicated,
+    )
     return replace(
         case,
         latency=_latency(case, weighing),
         unreplayed_rivals=unreplayed_rivals(weighing.fleets, weighing.fleet),
         narrow_rivals=quantised_rivals(weighing.fleets, best.option_id, weighing.quantised),
-        pool_capacity=size_sentence(
-            pool.scenario,
-            rival.scenario,
-            weighing.reuse.hit_curve,
-            block_tokens=weighing.trace.block_size_tokens,
-            bytes_per_token=weighing.deployment.kv_bytes_per_token_unreplicated,
-        ),
+        pool_capacity=size,
+        is_pool_small=is_small,
     )
 
 
@@ -155,8 +157,10 @@ def _today(fleets: Fleets, tiers_below_hbm: str | None) -> str | None:
 def _latency(case: Case, weighing: Weighing) -> str | None:
     """TTFT with what is there, with the best rival, and with the pool that the verdict names."""
     best, fleets = case.best_pool, weighing.fleets
-    references = [r for r in (fleets.today, weighing.rival) if r is not None]
-    if best is None or not references:
+    if best is None:
+        return None
+    references = [r for r in (fleets.today, weighing.rival_of(best)) if r is not None]
+    if not references:
         return None
     shown = {result.scenario.title: _tail(result) for result in references}
     shown[best.title] = _tail(fleets.standings[best.option_id].result)

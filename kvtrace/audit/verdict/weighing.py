@@ -13,6 +13,7 @@ from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.uncertainty.sensitivity import prefill_factor
 from kvtrace.audit.verdict.bounds import window_reusable_tokens
+from kvtrace.audit.verdict.cases import PoolCase
 from kvtrace.audit.verdict.circumstances import Circumstances
 from kvtrace.audit.view import Row
 from kvtrace.audit.window import arrival_span_s
@@ -63,9 +64,15 @@ class Weighing:
 
     @property
     def rival(self) -> ReplayResult | None:
-        """The best option without a pool."""
+        """The best option without a pool that costs nothing."""
         rival = self.fleets.rival
         return None if rival is None else rival.result
+
+    def rival_of(self, pool: PoolCase) -> ReplayResult | None:
+        """The replay of the option that the pool is weighed against."""
+        if pool.rival is None:
+            return self.rival
+        return self.fleets.standings[pool.rival.option_id].result
 
     @property
     def is_whole(self) -> bool:

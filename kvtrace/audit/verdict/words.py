@@ -92,7 +92,7 @@ def fleet_reasons(case: Case, pool: PoolCase) -> tuple[str, ...]:
 
 def weigh_reasons(case: Case, pool: PoolCase) -> tuple[str, ...]:
     """Money, fleet, and what the rival serves."""
-    return (money_reason(case, pool), *fleet_reasons(case, pool), *rival_reasons(case))
+    return (money_reason(case, pool), *fleet_reasons(case, pool), *rival_reasons(case, pool))
 
 
 def no_gpu_is_saved(case: Case) -> tuple[str, ...]:
@@ -134,13 +134,14 @@ def whole_log() -> NextMeasurement:
     )
 
 
-def rival_reasons(case: Case) -> tuple[str, ...]:
-    """What the best option without a pool already serves."""
-    if case.rival_title is None or case.rival_hit_tokens is None or not case.reusable_tokens:
+def rival_reasons(case: Case, pool: PoolCase | None) -> tuple[str, ...]:
+    """What the rival of the pool already serves; null: the best option that costs nothing."""
+    title, hits = case.rival_of(pool), case.rival_hits(pool)
+    if title is None or hits is None or not case.reusable_tokens:
         return ()
-    share = 100 * case.rival_hit_tokens / case.reusable_tokens
+    share = 100 * hits / case.reusable_tokens
     return (
-        f"{case.rival_title} (modelled) serves {case.rival_hit_tokens:,} of "
+        f"{title} (modelled) serves {hits:,} of "
         f"{case.reusable_tokens:,} reusable tokens, {share:.1f} %",
     )
 

@@ -33,6 +33,23 @@ def test_the_frontier_and_what_each_millisecond_costs() -> None:
     assert [one.is_on_frontier for one in options] == [True, True, True, False, None]
 
 
+def test_options_that_are_nearly_alike_are_one_step() -> None:
+    # By $0.80 and 0.5 %, and by 0.9 % and 0.5 %: the cheaper one stands. Then 0.9 % and 5 %, and
+    # 5 % and 0.5 %: steps of their own.
+    options = [
+        priced("free", 0.0, 2.0),
+        priced("cents", 0.8, 1.99),
+        priced("dear", 1000.0, 1.0),
+        priced("as dear", 1009.0, 0.995),
+        priced("faster", 1009.5, 0.95),
+        priced("dearer", 1060.0, 0.946),
+    ]
+    frontier = build_frontier(options)
+    assert frontier is not None
+    assert [step.option for step in frontier.steps] == ["free", "dear", "faster", "dearer"]
+    assert [one.is_on_frontier for one in options] == [True, False, True, False, True, True]
+
+
 def test_fewer_bits_are_told_apart_and_p90_stands_in_for_p99() -> None:
     options = [priced("narrow", 0.0, None, bits=True), priced("wide", 5.0, None)]
     frontier = build_frontier(options)
