@@ -94,6 +94,6 @@ def _given_up(fleet: Fleet, today: date | None) -> BillLine:
         quantity=quantity,
         unit=unit,
         price=price,
-        opex_usd_per_month=Interval(-saved.low, -saved.value, -saved.high),
+        opex_usd_per_month=Interval(0.0 - saved.low, 0.0 - saved.value, 0.0 - saved.high),
         note=note,
     )
