@@ -253,6 +253,18 @@ def test_an_estimate_without_a_replay_has_a_low_of_nothing() -> None:
     assert able.instances.value == 8
 
 
+def test_an_avoided_instance_is_in_the_high_only() -> None:
+    # One instance serves; without the pool two would: by a load of 1, 0.5 and 0.5 of the peak the
+    # second runs in one hour of three, $2 190 a GPU x 8 / 3 = $5 840 a month.
+    fleet = replace(make_fleet(), instances=1)
+    beyond = Saved(0, is_replayed=False, how="", avoided=1)
+    hours = gpu_worth(fleet, profile=(1.0, 0.5, 0.5))
+    saving = value_saving(beyond, Range(0.1, 0.2, 0.3), fleet, hours, is_replayed=False)
+    assert saving.instances == Range(0, 0, 1)
+    assert saving.usd_per_month.value == 0.0
+    assert saving.usd_per_month.high == pytest.approx(5_840)
+
+
 def test_costs_of_options_that_nobody_states() -> None:
     bills = Bills(make_fleet())
     assert bills.usd_per_month("dram_idle") == Range(0, 0, 0)

@@ -129,9 +129,21 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
     ),
     (
         "three hours whose load was raised to a stated peak",
-        replace(PAYS, span_s=10_800.0, is_peak_stated=True),
+        replace(PAYS, span_s=10_800.0, is_peak_stated=True, is_paid_by_the_hour=False),
         "pays",
         "saves more than it costs",
+    ),
+    (
+        "a stated peak says nothing of the hours off it, which elastic GPUs are not paid for",
+        replace(PAYS, span_s=10_800.0, is_peak_stated=True),
+        "pays_only_if",
+        "the stated peak factor sizes the fleet only",
+    ),
+    (
+        "a free pool that gives nothing back under the contract of the GPUs",
+        replace(PAYS, pools=pool(saving=Range(0, 0, 0), cost=Range(0, 500, 900))),
+        "does_not_pay",
+        "costs more than it saves",
     ),
     (
         "a cheap bound of a mean load proves nothing",
@@ -323,6 +335,14 @@ def test_verdict_table(name: str, case: Case, outcome: Outcome, headline: str) -
     assert headline in verdict.headline
     assert verdict.reasons
     assert 1 <= len(verdict.confidence_reasons) <= 2
+
+
+def test_a_stated_slo_is_not_called_that_of_today() -> None:
+    verdict = decide(replace(PAYS, is_slo_stated=True), [])
+    assert verdict.outcome == "pays"
+    assert "and the stated SLO is kept" in verdict.headline
+    assert not any("today" in reason for reason in verdict.reasons)
+    assert "TTFT is no worse" in decide(PAYS, []).headline
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,18 @@ def no_instance(case: Case) -> tuple[PoolCase, ...]:
     )
 
 
+def only_avoided(case: Case) -> Case:
+    """One instance: the pool gives none back, and without it the stated SLO needs a second."""
+    pools = pools_are(
+        case,
+        instances_saved=Range(0.0, 0.0, 1.0),
+        saving=Range(0.0, 0.0, 70_000.0),
+        is_saving_replayed=False,
+        avoided=1,
+    )
+    return replace(case, pools=pools, is_slo_stated=True, is_pool_needed=False)
+
+
 def served_by_rival(case: Case, *, hbm: bool) -> Case:
     """The best option without a pool serves 59 of 60 reusable tokens."""
     return replace(
@@ -202,6 +214,18 @@ TABLE = [
         lambda case: replace(case, pools=no_instance(case), is_pool_needed=False),
         "pays_only_if",
         "would not remove a whole GPU",
+    ),
+    Row(
+        "one instance that misses the stated SLO without a pool",
+        only_avoided,
+        "pays_only_if",
+        "today's fleet misses the SLO that is stated: the pool avoids at least one more instance",
+    ),
+    Row(
+        "elastic GPUs, and a stated peak for a window that covers no day",
+        lambda case: replace(case, span_s=10_800.0, is_peak_stated=True),
+        "pays_only_if",
+        "the stated peak factor sizes the fleet only",
     ),
     Row("grade B", lambda case: grade(case, "B"), "cannot_tell", "how much of the prefill"),
     Row("grade C", lambda case: grade(case, "C"), "cannot_tell", "how much of the prefill"),

@@ -87,18 +87,19 @@ def value_saving(
 
     The low is what replays at the ends of the constants give back, the value what they do at the
     middle. Where no replay on fewer instances speaks (`is_replayed` False), the value is the
-    estimate in whole instances. The last instance serves: it is not saved, unless the rival needs
-    more than the fleet.
+    estimate in whole instances. The last instance serves: it is not given back, unless the rival
+    needs more than the fleet. Instances that are avoided beyond the fleet count in the high only.
     """
     most = fleet.instances - is_rival_able
     estimate = min(math.floor(freed.value), most)
     value = float(saved.at_least if is_replayed else max(saved.at_least, estimate))
-    high = max(value, float(min(math.floor(freed.high), fleet.instances)))
-    instances = Range(float(saved.low), value, high)
+    whole = max(math.floor(min(freed.high, fleet.instances)), saved.at_least + saved.avoided)
+    instances = Range(float(saved.low), value, max(value, float(whole)))
+    of = fleet.instances + (0 if saved.at_least else saved.avoided)
     unrounded = Range.exact(min(freed.value, float(fleet.instances)))
     return Saving(
         instances=instances,
-        usd_per_month=worth.usd_per_month(instances, of=fleet.instances),
+        usd_per_month=worth.usd_per_month(instances, of=of),
         unrounded_usd_per_month=worth.usd_per_month(unrounded, of=fleet.instances).value,
     )
 

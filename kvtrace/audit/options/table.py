@@ -234,7 +234,7 @@ def _add_money(
     option.whole_instances_saved = _instances(
         f"whole_instances_saved:{option.id}",
         saving.instances,
-        title=f"whole instances given back at today's SLO {against}",
+        title=f"whole instances given back at {_whose_slo(money)} SLO {against}",
         source="; ".join(one for one in (saved.how, saved.at_ends) if one)
         or _why_unreplayed(option, money),
     )
@@ -247,6 +247,10 @@ def _add_money(
             source="whole instances: value by replays at the middle of the constants, low by the "
             "same at their ends, high by freed prefill time; " + money.worth.note,
         )
+
+
+def _whose_slo(money: Money) -> str:
+    return "the stated" if money.fleet.slo.is_stated else "today's"
 
 
 def _keeps_slo(option: Option, money: Money) -> bool:

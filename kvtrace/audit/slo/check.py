@@ -69,12 +69,12 @@ def check_against(
 
 
 def lookup_slack_s(deployment: Deployment, option_id: str) -> float:
-    """High less value of the lookup that each request of the option pays, in seconds."""
-    hardware = deployment.hardware
-    if option_id.startswith("pool_"):
-        return _above(hardware.pool_lookup_s)
+    """High less value of the lookup that each request of the option pays, in seconds.
+
+    Nothing for a pool: what is not known about it must not count for it, only for its rivals.
+    """
     is_tiered = option_id.startswith(("dram_", "local_"))
-    return _above(hardware.dram_lookup_s) if is_tiered else 0.0
+    return _above(deployment.hardware.dram_lookup_s) if is_tiered else 0.0
 
 
 def _above(constant: Constant) -> float:

@@ -35,7 +35,8 @@ class Saved:
     """Whole instances that an option saves, by replays."""
 
     at_least: int
-    """At the middle of the model's constants."""
+    """Given back of the stated fleet, or of the larger one that a search found the rivals to need;
+    at the middle of the model's constants."""
     is_replayed: bool
     """Replays speak for both sides; False: nobody replayed fewer instances."""
     how: str
@@ -46,6 +47,9 @@ class Saved:
     """What those replays say, for people; empty where nothing is claimed."""
     without_reserve: int = 0
     """`at_least` if nothing were kept for the time when its pool is down."""
+    avoided: int = 0
+    """Instances beyond the stated fleet that its rivals need and no search counted: nothing is
+    given back, and that they would be added is for the team to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class Fleets:
     absent, those that carry it with HBM only."""
     spare: int = 0
     """Instances that are kept beyond what the load needs, whatever the option."""
+    is_slo_stated: bool = False
+    """A team states the SLO; False: it is today's TTFT and TPOT."""
 
     @property
     def rival(self) -> Standing | None:
@@ -90,20 +96,31 @@ class Fleets:
         need = mine.most
         if need is None or not rivals:
             return Saved(0, is_replayed=mine.fewer is not None, how=self._unmet(mine))
-        least = min(rival.least for rival in rivals)
-        at_least = max(0, min(least, self.instances + 1) - need)
-        if all(rival.searched is not None for rival in rivals):
-            at_least = max(0, least - need)
+        at_least, beyond = self._over(rivals, need)
         kept = self._with_reserve(option_id, need, at_least)
+        avoided = self._with_reserve(option_id, max(need, self.instances), beyond)
         is_tried = mine.fewer is not None or mine.searched is not None
         is_replayed = at_least > 0 or is_tried
-        how = self._how(mine, rivals, at_least)
-        if kept < at_least:
+        how = self._how(mine, rivals, at_least + beyond)
+        if kept + avoided < at_least + beyond:
             how = f"{how}. {self._why_reserved(option_id)}"
         if not kept:
-            return Saved(0, is_replayed=is_replayed, how=how, without_reserve=at_least)
+            return Saved(0, is_replayed, how, without_reserve=at_least, avoided=avoided)
         is_held, at_ends = self._at_ends(self._claim(mine, rivals, need + at_least, saved=kept))
-        return Saved(kept, is_replayed, how, kept if is_held else 0, at_ends, at_least)
+        return Saved(kept, is_replayed, how, kept if is_held else 0, at_ends, at_least, avoided)
+
+    def _over(self, rivals: Sequence[Standing], need: int) -> tuple[int, int]:
+        """Instances given back by an option that needs `need`, and those that it avoids beside.
+
+        Given back: what the rivals need less `need`, of the stated fleet at most, unless a search
+        counted what each of them needs. Rivals that miss the SLO on the stated fleet need at least
+        one more: it is avoided, not given back.
+        """
+        least = min(rival.least for rival in rivals)
+        if all(rival.searched is not None for rival in rivals):
+            return max(0, least - need), 0
+        beyond = min(least, self.instances + 1) - max(need, self.instances)
+        return max(0, min(least, self.instances) - need), max(0, beyond)
 
     def reserve(self, option_id: str) -> int | None:
         """Instances that carry the load while the pool is down; null: more than were replayed.
@@ -172,21 +189,22 @@ class Fleets:
     def _how(self, mine: Standing, rivals: Sequence[Standing], at_least: int) -> str:
         title, need = mine.result.scenario.title, mine.most
         today = "" if self.today is None else f" of {self.today.scenario.title} on {self.instances}"
-        kept = "carries the load" if self.today is None else f"keeps the TTFT and TPOT{today}"
+        slo = "the stated SLO" if self.is_slo_stated else f"the TTFT and TPOT{today}"
+        kept = "carries the load" if self.today is None else f"keeps {slo}"
         if at_least:
             others = ", ".join(_needs(rival, self.instances) for rival in rivals)
             return f"{title} {kept} with {_instances(need or 0)}; {others} (replayed)"
         if mine.searched is None and mine.fewer is not None and not mine.fewer.is_kept:
             verb = "does not keep" if mine.fewer.is_clearly_missed else "narrowly misses"
             return (
-                f"On {_instances(self.instances - 1)} {title} {verb} the TTFT and TPOT"
-                f"{today}: {_worst(mine.fewer)} (replayed)"
+                f"On {_instances(self.instances - 1)} {title} {verb} {slo}: "
+                f"{_worst(mine.fewer)} (replayed)"
             )
         spare = [r for r in rivals if r.fewer is not None and not r.fewer.is_clearly_missed]
         if mine.is_kept_with_fewer and spare:
             names = " and ".join(rival.result.scenario.title for rival in spare)
             return (
-                f"On {_instances(self.instances - 1)} {names} keeps the TTFT and TPOT{today}, too, "
+                f"On {_instances(self.instances - 1)} {names} keeps {slo}, too, "
                 "or misses them narrowly (replayed): that instance can be given back without a pool"
             )
         return ""
@@ -280,6 +298,7 @@ def build_fleets(
         ends=tuple(ends),
         reserves=reserves or {},
         spare=spare,
+        is_slo_stated=target.is_stated,
     )
 
 

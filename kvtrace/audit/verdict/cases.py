@@ -79,6 +79,9 @@ class PoolCase:
     """What those replays say, for people."""
     at_ends: str = ""
     """What the same replays at the ends of the constants say, for people."""
+    avoided: int = 0
+    """Instances beyond the stated fleet that its rivals need at least: none is given back, and none
+    is in low and value of `instances_saved`."""
     worst_excess: str = ""
     """Where its tail is longer than today's, for people: `+12 ms at p90 of prompts of …`."""
     unjudged: str = ""
@@ -275,6 +278,10 @@ class Case:
     """Which options carry the load and which do not, in one sentence; null where all do."""
     is_peak_stated: bool = False
     """A peak factor is stated, and the load was raised by it."""
+    is_paid_by_the_hour: bool = True
+    """GPUs are elastic: what is saved is hours, those off the peak, too."""
+    is_slo_stated: bool = False
+    """A team states the SLO; False: it is no worse than today."""
     is_overloaded: bool = False
     """No option carries the load on the stated fleet."""
     is_pool_needed: bool = False
@@ -306,11 +313,14 @@ class Case:
 
     @property
     def covers_a_day(self) -> bool:
-        """The window holds a daily peak, or stands for it by a stated factor.
+        """The window holds a daily peak and the hours off it, so that a month may repeat it.
 
-        Else money a month repeats the window.
+        A stated peak factor sizes the fleet and stands for the peak only: enough where GPUs are
+        paid for every hour.
         """
-        return self.is_peak_stated or (self.span_s is not None and self.span_s >= BUSY_DAY.value)
+        if self.is_peak_stated and not self.is_paid_by_the_hour:
+            return True
+        return self.span_s is not None and self.span_s >= BUSY_DAY.value
 
     @property
     def is_chance_low(self) -> bool:

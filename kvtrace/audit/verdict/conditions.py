@@ -52,7 +52,7 @@ def money_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
 def _binding_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
     """What it takes for freed prefill to give GPUs back, where no replay shows that it does."""
     busy = case.prefill_utilisation
-    if case.prefill_binds or not busy or pool.is_saving_replayed:
+    if case.prefill_binds or not busy or pool.is_saving_replayed or pool.avoided:
         return ()
     needed = PREFILL_BINDS.value
     return (
@@ -71,9 +71,22 @@ def _whole_condition(case: Case, pool: PoolCase) -> tuple[str, ...]:
             f"it gives back {whole_gpus(case)} at the ends of the model's constants, too, or a "
             f"calibration narrows them: {pool.at_ends}",
         )
+    if pool.avoided:
+        return (avoided_text(case, pool),)
+    slo = "the stated SLO" if case.is_slo_stated else "today's TTFT and TPOT"
     return (
-        f"it gives back {whole_gpus(case)} at today's TTFT and TPOT, shown by a replay on fewer "
+        f"it gives back {whole_gpus(case)} at {slo}, shown by a replay on fewer "
         f"instances; freed prefill alone is worth {pool.estimate.value:.2f} instances (estimate)",
+    )
+
+
+def avoided_text(case: Case, pool: PoolCase) -> str:
+    """What a pool is worth that gives nothing back, where its rivals miss the SLO."""
+    missed = "that is stated" if case.is_slo_stated else "without a pool"
+    number = "one more instance" if pool.avoided == 1 else f"{pool.avoided} more instances"
+    return (
+        f"today's fleet misses the SLO {missed}: the pool avoids at least {number}, which has to "
+        "be what you would add (no search counted it)"
     )
 
 
@@ -102,7 +115,7 @@ def larger_pieces(case: Case) -> tuple[str, ...]:
 
 
 def slo_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
-    """What keeps TTFT no worse than today, and hits faster than recomputing."""
+    """What keeps the SLO, and hits faster than recomputing."""
     if case.is_pool_needed and pool.is_feasible:
         return (
             "its TTFT is good enough, since no option without a pool carries this load and sets an "
@@ -110,7 +123,9 @@ def slo_conditions(case: Case, pool: PoolCase) -> tuple[str, ...]:
         )
     bandwidth = bandwidth_conditions((pool,))
     if not pool.is_no_slower:
-        return (f"TTFT and TPOT are no worse than today's: {pool.slowdown}", *bandwidth)
+        slo = "TTFT and TPOT are no worse than today's"
+        wanted = "the stated SLO is kept" if case.is_slo_stated else slo
+        return (f"{wanted}: {pool.slowdown}", *bandwidth)
     if not pool.is_faster_than_recompute:
         return bandwidth or ("its hits arrive sooner than recomputing them",)
     return ()
@@ -150,6 +165,11 @@ def chance_text(chance: Chance) -> str:
 def other_hours(case: Case) -> str:
     """What a window shorter than a day leaves open."""
     span = "an unknown span" if case.span_s is None else format_seconds(case.span_s)
+    if case.is_peak_stated:
+        return (
+            f"{span} of log do not show how much less the hours off the peak ask, in which fewer "
+            "GPUs run anyway; the stated peak factor sizes the fleet only"
+        )
     return (
         f"{span} of log do not show the busiest hour of a day, which sizes the fleet, nor how much "
         "less the others ask"
@@ -163,7 +183,8 @@ def lead(case: Case, pool: PoolCase) -> str:
     if pool.saving.low <= pool.cost.high:
         return _lead_by_money(case, pool)
     if not pool.keeps_slo:
-        return f"TTFT stays as it is: {pool.slowdown}"
+        wanted = "the stated SLO is kept" if case.is_slo_stated else "TTFT stays as it is"
+        return f"{wanted}: {pool.slowdown}"
     if not case.is_long_enough:
         return "a longer log shows the same"
     if not case.covers_a_day:
@@ -188,6 +209,8 @@ def lead(case: Case, pool: PoolCase) -> str:
 
 
 def _lead_by_money(case: Case, pool: PoolCase) -> str:
+    if pool.avoided and pool.instances_saved.value < 1:
+        return avoided_text(case, pool)
     is_replayed = pool.is_saving_replayed or case.is_fewer_kept
     if pool.instances_saved.low < 1 and not case.prefill_binds and not is_replayed:
         return "prefill limits the fleet; now freed prefill need not give a GPU back"

@@ -108,8 +108,10 @@ def prefill_does_not_bind(case: Case) -> Decision | None:
 
 
 def costs_more_than_it_saves(case: Case) -> Decision | None:
-    """Every pool costs more at its lowest price than it saves at its highest."""
-    if not case.is_long_enough or any(p.saving.high >= p.cost.low for p in case.pools):
+    """No pool saves more at its highest than it costs at its lowest: one that is free but saves
+    nothing does not pay either.
+    """
+    if not case.is_long_enough or any(p.saving.high > p.cost.low for p in case.pools):
         return None
     best = case.best_pool
     if best is None:
@@ -169,7 +171,8 @@ def tail_is_longer_with_every_pool(case: Case) -> Decision | None:
     elif not best.is_faster_than_recompute:
         headline = f"{best.title} pays only if its hits get faster than recomputing them"
     else:
-        headline = f"{best.title} pays only if the tail gets no longer: {tail}"
+        wanted = "it keeps the stated SLO" if case.is_slo_stated else "the tail gets no longer"
+        headline = f"{best.title} pays only if {wanted}: {tail}"
     return Decision(
         outcome="pays_only_if",
         headline=headline,

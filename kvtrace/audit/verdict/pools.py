@@ -80,6 +80,7 @@ def _against_priced(
         is_saving_replayed=saved.is_replayed,
         how_saved=saved.how,
         at_ends=saved.at_ends,
+        avoided=saved.avoided,
         rival=_rival(rival, theirs),
     )
 
@@ -145,6 +146,7 @@ def _pool_case(
         is_saving_replayed=saved.is_replayed,
         how_saved=saved.how,
         at_ends=saved.at_ends,
+        avoided=saved.avoided,
         worst_excess=_excess(check),
         unjudged=_unjudged(standing),
         is_feasible=standing.is_feasible,

@@ -42,7 +42,7 @@ def quantised_rivals(fleets: Fleets, pool_id: str, quantised: Collection[str]) -
         and standing.is_feasible
         and standing.least <= (pool.most or fleets.instances)
     ]
-    if not able or not pool.is_kept_with_fewer:
+    if not able:
         return ()
     return (
         f"KV of fewer bits makes answers worse than you accept: {able[0]} keeps the TTFT and TPOT "

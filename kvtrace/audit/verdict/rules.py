@@ -132,13 +132,11 @@ def pays(case: Case) -> Decision | None:
         return None
     if not case.adds_hits(best):
         return None
+    slo, kept = words.slo_is_kept(case)
     return Decision(
         outcome="pays",
-        headline=f"{best.title} pays: it saves more than it costs, and TTFT is no worse",
-        reasons=(
-            *words.weigh_reasons(case, best),
-            f"TTFT is no worse than today's (modelled): {best.slowdown}",
-        ),
+        headline=f"{best.title} pays: it saves more than it costs, and {slo}",
+        reasons=(*words.weigh_reasons(case, best), f"{kept} (modelled): {best.slowdown}"),
     )
 
 

@@ -74,6 +74,8 @@ def build_case(weighing: Weighing) -> Case:
         window_doubt=_window_doubt(weighing),
         load=load_sentence(fleets),
         is_peak_stated=weighing.fleet.is_peak_given,
+        is_paid_by_the_hour=weighing.worth.kind == "elastic",
+        is_slo_stated=weighing.fleet.slo.is_stated,
         is_overloaded=fleets.is_overloaded,
         is_pool_needed=today is None and any(pool.is_feasible for pool in pools),
         today=_today(fleets, weighing.tiers_below_hbm) if pools else None,
@@ -148,10 +150,13 @@ def _today(fleets: Fleets, tiers_below_hbm: str | None) -> str | None:
     if today is None or today.scenario.option_id == OBSERVED:
         return None
     instances = f"{fleets.instances:,} instance{'' if fleets.instances == 1 else 's'}"
-    return (
-        f"Today is taken to be {today.scenario.title} on {instances}: its modelled TTFT and TPOT "
-        f"are the SLO{'' if tiers_below_hbm is None else _NOT_TODAY.format(why=tiers_below_hbm)}"
+    slo = (
+        "; the SLO is the one that is stated"
+        if fleets.is_slo_stated
+        else ": its modelled TTFT and TPOT are the SLO"
     )
+    doubt = "" if tiers_below_hbm is None else _NOT_TODAY.format(why=tiers_below_hbm)
+    return f"Today is taken to be {today.scenario.title} on {instances}{slo}{doubt}"
 
 
 def _latency(case: Case, weighing: Weighing) -> str | None:

@@ -95,6 +95,13 @@ def weigh_reasons(case: Case, pool: PoolCase) -> tuple[str, ...]:
     return (money_reason(case, pool), *fleet_reasons(case, pool), *rival_reasons(case, pool))
 
 
+def slo_is_kept(case: Case) -> tuple[str, str]:
+    """What is said of a pool that keeps the SLO, in a headline and as a reason."""
+    if case.is_slo_stated:
+        return "the stated SLO is kept", "The stated SLO is kept"
+    return "TTFT is no worse", "TTFT is no worse than today's"
+
+
 def no_gpu_is_saved(case: Case) -> tuple[str, ...]:
     """Said only where nothing speaks against it: no replay on fewer instances kept the SLO."""
     if case.prefill_binds or case.is_fewer_kept:
