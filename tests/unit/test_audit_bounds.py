@@ -257,12 +257,16 @@ def test_an_avoided_instance_is_in_the_high_only() -> None:
     # One instance serves; without the pool two would: by a load of 1, 0.5 and 0.5 of the peak the
     # second runs in one hour of three, $2 190 a GPU x 8 / 3 = $5 840 a month.
     fleet = replace(make_fleet(), instances=1)
-    beyond = Saved(0, is_replayed=False, how="", avoided=1)
+    beyond = Saved(0, is_replayed=False, how="", avoided=1, needed_without=2)
     hours = gpu_worth(fleet, profile=(1.0, 0.5, 0.5))
     saving = value_saving(beyond, Range(0.1, 0.2, 0.3), fleet, hours, is_replayed=False)
     assert saving.instances == Range(0, 0, 1)
     assert saving.usd_per_month.value == 0.0
     assert saving.usd_per_month.high == pytest.approx(5_840)
+    # A search that counted three without it: 2 + 1 + 1 of 2 x 3 hours, for two instances.
+    counted = Saved(2, is_replayed=True, how="", low=2, needed_without=3)
+    whole = value_saving(counted, Range(0.1, 0.2, 0.3), fleet, hours, is_replayed=True)
+    assert whole.usd_per_month.low == pytest.approx(2 * 17_520 * 4 / 6)
 
 
 def test_costs_of_options_that_nobody_states() -> None:

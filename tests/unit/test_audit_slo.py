@@ -255,7 +255,7 @@ def test_a_fleet_of_one_that_misses_a_stated_slo_gives_nothing_back() -> None:
     needs = {"hbm_only": 3, "kv_routing": 3, "dram_idle": 3, "pool_dram_rdma_direct": 1}
     searched = build_fleets(make_trace(), replays, target=target, searched=needs)
     found = searched.saved("pool_dram_rdma_direct")
-    assert (found.at_least, found.avoided) == (2, 0)
+    assert (found.at_least, found.avoided, found.needed_without) == (2, 0, 3)
 
 
 def test_what_is_given_back_and_what_is_avoided_are_two_things() -> None:

@@ -95,7 +95,7 @@ def value_saving(
     value = float(saved.at_least if is_replayed else max(saved.at_least, estimate))
     whole = max(math.floor(min(freed.high, fleet.instances)), saved.at_least + saved.avoided)
     instances = Range(float(saved.low), value, max(value, float(whole)))
-    of = fleet.instances + (0 if saved.at_least else saved.avoided)
+    of = max(fleet.instances, saved.needed_without)
     unrounded = Range.exact(min(freed.value, float(fleet.instances)))
     return Saving(
         instances=instances,

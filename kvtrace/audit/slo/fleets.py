@@ -50,6 +50,8 @@ class Saved:
     avoided: int = 0
     """Instances beyond the stated fleet that its rivals need and no search counted: nothing is
     given back, and that they would be added is for the team to say."""
+    needed_without: int = 0
+    """Instances that its rivals need at least, as far as this counts on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,12 @@ class Fleets:
         how = self._how(mine, rivals, at_least + beyond)
         if kept + avoided < at_least + beyond:
             how = f"{how}. {self._why_reserved(option_id)}"
+        without = need + (at_least or avoided)
         if not kept:
-            return Saved(0, is_replayed, how, without_reserve=at_least, avoided=avoided)
+            return Saved(0, is_replayed, how, 0, "", at_least, avoided, without)
         is_held, at_ends = self._at_ends(self._claim(mine, rivals, need + at_least, saved=kept))
-        return Saved(kept, is_replayed, how, kept if is_held else 0, at_ends, at_least, avoided)
+        low = kept if is_held else 0
+        return Saved(kept, is_replayed, how, low, at_ends, at_least, avoided, without)
 
     def _over(self, rivals: Sequence[Standing], need: int) -> tuple[int, int]:
         """Instances given back by an option that needs `need`, and those that it avoids beside.
