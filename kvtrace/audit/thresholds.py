@@ -177,26 +177,6 @@ FLEET_BUSY_SHARE_HIGH: Final = Threshold(
     "ratio",
     "exact: an instance is busy for no more than all of the time",
 )
-TAIL_AUC: Final = Threshold(
-    "tail_auc",
-    0.7,
-    "ratio",
-    "policy: a cause explains the tail where a slow request has more of it than another in seven "
-    "of ten pairs, by the lower end of the interval; 0.5 is chance",
-)
-TAIL_REQUESTS: Final = Threshold(
-    "tail_requests", 20, "requests", "policy: an AUC over fewer slow requests is that of one burst"
-)
-HIT_HELP: Final = Threshold(
-    "hit_help",
-    0.05,
-    "ratio",
-    "policy: hits that save less than a twentieth of the mean TTFT, by the upper end of the "
-    "interval, are not felt",
-)
-CONFOUNDED: Final = Threshold(
-    "confounded", 0.3, "", "policy: r² of 0.09, a tenth of the spread of hits goes with the queue"
-)
 P_PAYS: Final = Threshold(
     "p_pays",
     0.9,

@@ -106,13 +106,4 @@ def value_saving(
 
 def usd_quantity(ident: str, amount: Range, *, title: str, source: str) -> Quantity:
     """USD a month as the record shows it."""
-    return Quantity(
-        id=ident,
-        value=amount.value,
-        low=amount.low,
-        high=amount.high,
-        unit="USD/month",
-        title=title,
-        source=source,
-        kind="modelled",
-    )
+    return amount.modelled(ident, "USD/month", title, source)

@@ -265,16 +265,7 @@ def _why_unreplayed(option: Option, money: Money) -> str:
 
 
 def _instances(ident: str, amount: Range, *, title: str, source: str) -> Quantity:
-    return Quantity(
-        id=ident,
-        value=amount.value,
-        low=amount.low,
-        high=amount.high,
-        unit="instances",
-        title=title,
-        source=source,
-        kind="modelled",
-    )
+    return amount.modelled(ident, "instances", title, source)
 
 
 def _is_dominated(option: Option, options: Sequence[Option]) -> bool | None:

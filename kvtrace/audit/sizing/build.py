@@ -117,13 +117,4 @@ def _quantity(
 ) -> Quantity | None:
     if amount is None:
         return None
-    return Quantity(
-        id=ident,
-        value=amount.value,
-        low=amount.low,
-        high=amount.high,
-        unit=unit,
-        title=title,
-        source=source,
-        kind="modelled",
-    )
+    return amount.modelled(ident, unit, title, source)

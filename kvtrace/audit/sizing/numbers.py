@@ -8,7 +8,6 @@ from typing import Final
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.quantity import Quantity
 from kvtrace.audit.sizing.worth import ReuseValue
-from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.view import Row, number, rows_of
 
 SIZE_QUERY: Final = "sizing/pool_size"
@@ -44,34 +43,19 @@ def _worth(value: ReuseValue | None) -> Iterator[Quantity]:
         return
     kind = "reusable tokens" if value.is_of_reuse else "prompt tokens, for no reuse is known"
     tokens = f"mean of {value.tokens:,} {kind}"
-    yield _spread(
+    yield value.gpu_s_per_token.modelled(
         "gpu_s_per_reused_token",
-        value.gpu_s_per_token,
         "GPU-seconds",
         "GPU time that one reused token frees",
         f"prefill of the cost model, {tokens}; low and high: GEMM efficiency",
     )
     if value.usd_per_token is not None:
-        yield _spread(
+        yield value.usd_per_token.modelled(
             WORTH_ID,
-            value.usd_per_token,
             "USD",
             "what that GPU time is worth, by the second",
             "GPU-seconds x worth of a GPU-second by contract / busy share of the fleet",
         )
-
-
-def _spread(ident: str, amount: Range, unit: str, title: str, source: str) -> Quantity:
-    return Quantity(
-        id=ident,
-        value=amount.value,
-        low=amount.low,
-        high=amount.high,
-        unit=unit,
-        title=title,
-        source=source,
-        kind="modelled",
-    )
 
 
 def _sizes(rows: list[Row]) -> Iterator[Quantity]:

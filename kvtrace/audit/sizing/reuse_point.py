@@ -76,9 +76,8 @@ def _point(
         option=pool.id,
         title=pool.title,
         rival=rival.title,
-        needed=_quantity(
+        needed=needed.modelled(
             f"break_even_reuse:{pool.id}",
-            needed,
             "ratio",
             "share of the prompt tokens beyond the rival at which the hits are worth the pool",
             f"what it costs more than the rival / ({prompt:,.0f} prompt tokens a month x worth of "
@@ -88,16 +87,14 @@ def _point(
         present_ratio_tokens=extra,
         ceiling_ratio_tokens=ceiling,
         load_times=needed.value / extra if extra > 0.0 else None,
-        value=_quantity(
+        value=value_usd(extra, prompt, usd).modelled(
             f"value_of_reuse:{pool.id}",
-            value_usd(extra, prompt, usd),
             "USD/month",
             "GPU time of what the pool serves beyond the rival, before rounding",
             "replays; tokens beyond the rival x worth of a reused token",
         ),
-        cost=_quantity(
+        cost=cost.modelled(
             f"cost_beyond_rival:{pool.id}",
-            cost,
             "USD/month",
             f"what it costs more than {rival.title}",
             "bills of both options",
@@ -120,16 +117,3 @@ def _range(cost: Quantity) -> Range:
     middle = cost.value if isinstance(cost.value, int | float) else 0.0
     low = middle if cost.low is None else cost.low
     return Range(low, middle, middle if cost.high is None else cost.high)
-
-
-def _quantity(ident: str, amount: Range, unit: str, title: str, source: str) -> Quantity:
-    return Quantity(
-        id=ident,
-        value=amount.value,
-        low=amount.low,
-        high=amount.high,
-        unit=unit,
-        title=title,
-        source=source,
-        kind="modelled",
-    )

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
+from kvtrace.audit.quantity import Quantity
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -35,6 +37,19 @@ class Range:
     def scaled(self, factor: float) -> Range:
         """Times an exact, non-negative factor."""
         return Range(self.low * factor, self.value * factor, self.high * factor)
+
+    def modelled(self, ident: str, unit: str, title: str, source: str) -> Quantity:
+        """The range as the record shows it."""
+        return Quantity(
+            id=ident,
+            value=self.value,
+            low=self.low,
+            high=self.high,
+            unit=unit,
+            title=title,
+            source=source,
+            kind="modelled",
+        )
 
 
 def finite(value: float | None) -> float | None:
