@@ -432,7 +432,7 @@ def test_fewer_tokens_than_without_a_pool_are_explained() -> None:
     assert "below zero: the pool holds 93.13 GiB, Idle DRAM 7.276 TiB in all" in extra.source
     # It serves 40 % of the reuse: not "already serves the hits".
     assert verdict.outcome == "pays_only_if"
-    assert "only if it holds more" in verdict.headline
+    assert "only if it serves more" in verdict.headline
 
 
 def test_routing_that_nobody_replayed_keeps_the_pool_from_paying() -> None:
