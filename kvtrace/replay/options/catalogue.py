@@ -18,6 +18,7 @@ from kvtrace.replay.options.ground import (
     in_fp8,
     line_bits_per_s,
 )
+from kvtrace.replay.options.local_tiers import idle_dram
 from kvtrace.replay.options.option import AbsentOption, Catalogue, ReplayOption
 from kvtrace.replay.options.parts import Parts
 from kvtrace.replay.options.pool_tiers import PLACES, with_ports
@@ -74,6 +75,8 @@ def _require_sense(recipe: Recipe, ground: Ground) -> None:
         raise CannotRunError("the instances are too few to keep some for long prompts")
     if recipe.place == "peer_dram" and fleet.gpu_nodes < 2:
         raise CannotRunError("the instances stand on one GPU node, which has no peers")
+    if recipe.parts is idle_dram and not fleet.dram_idle_bytes_per_instance.value:
+        raise CannotRunError("the fleet file says that no host DRAM is free for KV")
     if recipe.place == "peer_dram" and not fleet.dram_idle_bytes_per_instance.value:
         raise CannotRunError("the fleet file says that no DRAM of the GPU nodes is free")
 

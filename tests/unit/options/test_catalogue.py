@@ -227,7 +227,9 @@ def test_no_free_dram_is_no_option(ground: Ground) -> None:
     none = fleet.dram_idle_bytes_per_instance.given(0.0, source="fleet.toml")
     full = replace(ground, fleet=replace(fleet, dram_idle_bytes_per_instance=none))
     catalogue = build_catalogue(full, is_full=False)
-    assert "dram_idle" not in {one.option_id for one in catalogue.options}
+    there = {one.option_id for one in catalogue.options}
+    assert "dram_idle" not in there
+    assert {"local_nvme", "hbm_only", "pool_dram_tcp"} <= there
     reasons = {one.option_id: one.reason for one in catalogue.absent}
     assert reasons["dram_idle"] == "the fleet file says that no host DRAM is free for KV"
 
