@@ -182,8 +182,10 @@ def test_unconfirmed_is_what_the_verdict_calls_so() -> None:
     inputs = make_input(settings=settings, fleet=default_fleet(make_deployment(), 8))
     record = build_audit(inputs)
     (entry,) = validity(record.data, "assumptions_unconfirmed")
-    assert entry.message == "Estimates that nobody confirmed: llm, pool size, idle DRAM"
-    assert record.verdict.confidence_reasons[0].endswith("llm, pool size, idle DRAM")
+    assert (
+        entry.message == "Estimates that nobody confirmed: llm, pool size, idle DRAM, GPU contract"
+    )
+    assert record.verdict.confidence_reasons[0].endswith("llm, pool size, idle DRAM, GPU contract")
     assert validity(build_audit(make_input()).data, "assumptions_unconfirmed") == []
 
 

@@ -229,7 +229,7 @@ def test_no_free_dram_is_no_option(ground: Ground) -> None:
     catalogue = build_catalogue(full, is_full=False)
     there = {one.option_id for one in catalogue.options}
     assert "dram_idle" not in there
-    assert {"local_nvme", "hbm_only", "pool_dram_tcp"} <= there
+    assert {"local_nvme_kv_routing", "hbm_only", "pool_dram_tcp"} <= there
     reasons = {one.option_id: one.reason for one in catalogue.absent}
     assert reasons["dram_idle"] == "the fleet file says that no host DRAM is free for KV"
 
