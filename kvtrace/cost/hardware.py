@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvtrace.cost.dtypes import compute_dtype
@@ -106,17 +106,6 @@ class HardwareProfile:
     """What engines reach here of the peaks, as a calibration found; null: data/efficiency.toml."""
     calibrated_llm: str | None = None
     """The LLM whose times the calibration was fitted to; null: none, or it does not say."""
-
-    def with_link_speed(self, factor: float) -> HardwareProfile:
-        """The same node with all links and DRAM `factor` times as fast."""
-        return replace(
-            self,
-            host_link=self.host_link.scaled(factor),
-            tcp=replace(self.tcp, port=self.tcp.port.scaled(factor)),
-            rdma=replace(self.rdma, port=self.rdma.port.scaled(factor)),
-            dram_read_bytes_per_s=self.dram_read_bytes_per_s.scaled(factor),
-            dram_write_bytes_per_s=self.dram_write_bytes_per_s.scaled(factor),
-        )
 
     def tier(self, name: str) -> StorageTier:
         """A store by its name.

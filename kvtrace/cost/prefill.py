@@ -88,14 +88,6 @@ class PrefillModel:
             return 0.0
         return self.tokens_s(new_tokens) + self.attention_s(new_tokens, float(cached_tokens))
 
-    def prefill_batch_s(self, new_tokens: float, attention_s: float) -> float:
-        """Seconds of prompts that share one step: `new_tokens` in all, `attention_s` summed.
-
-        Formula: as `prefill_s`, with GEMM efficiency by the tokens of the whole step and one fixed
-        overhead.
-        """
-        return self.tokens_s(new_tokens) + attention_s if new_tokens > 0 else 0.0
-
     def tokens_s(self, tokens: float, *, is_start: bool = True, steps: float = 1.0) -> float:
         """Seconds of `tokens` over `steps` steps without attention: host, traffic, GEMM or weights.
 

@@ -44,11 +44,6 @@ class HopLink:
     shared_by: float
     """Instances of a node that share it when all move at once."""
 
-    @property
-    def fair_bytes_per_s(self) -> float:
-        """What one instance gets when all of its node move at once."""
-        return self.bytes_per_s / self.shared_by
-
 
 @dataclass(frozen=True, slots=True)
 class Hop:

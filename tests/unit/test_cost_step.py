@@ -32,7 +32,7 @@ def test_prompts_of_one_step_pay_the_overhead_once(deployment: Deployment, step:
     # eight prompts of 512: GEMMs, host and overhead of 4 096 tokens, attention of 8 · 512² / 2
     prefill = step.prefill
     together = step.step_s(8 * 512, 8 * step.work_s(512, 0))
-    assert together == prefill.prefill_batch_s(4096, 8 * prefill.attention_s(512, 0))
+    assert together == prefill.tokens_s(4096) + 8 * prefill.attention_s(512, 0)
     less_attention = prefill.attention_s(4096, 0) - 8 * prefill.attention_s(512, 0)
     assert together == pytest.approx(prefill.prefill_s(4096, 0) - less_attention)
     assert together < 0.5 * 8 * prefill.prefill_s(512, 0)
