@@ -8,7 +8,7 @@ estimate beside it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kvtrace.audit.findings.check import is_local, is_pool
@@ -275,20 +275,15 @@ def build_fleets(
     standings = {}
     for result in results:
         ident = result.scenario.option_id
-        variants = [result, *(r for r in arbiter if r.scenario.option_id == ident)]
-        best = _better([(r, check(r)) for r in variants])
+        mine = [(r, check(r)) for r in (result, *arbiter) if r.scenario.option_id == ident]
         tried = [
             (c, r) for r in fewer if r.scenario.option_id == ident and (c := check(r)) is not None
         ]
-        kept = next((one for one in tried if one[0].is_kept), tried[0] if tried else None)
-        standings[ident] = Standing(
-            *best,
-            fewer=None if kept is None else kept[0],
+        standings[ident] = replace(
+            _standing(mine, tried),
             searched=found.get(ident),
             searched_least=(least or {}).get(ident),
             carried=(carried or {}).get(ident),
-            as_replayed=check(result),
-            fewer_decision=(result if kept is None else kept[1]).scenario.load_decision,
         )
     rivals = [i for i in standings if is_local(i) and i not in apart]
     local_ids = tuple(i for i in rivals if i not in priced)
@@ -318,6 +313,19 @@ def todays(results: Sequence[ReplayResult]) -> ReplayResult | None:
 
 
 Checked = tuple[ReplayResult, SloCheck | None]
+
+
+def _standing(mine: Sequence[Checked], fewer: Sequence[tuple[SloCheck, ReplayResult]]) -> Standing:
+    """One option by its load decisions (as replayed first), and on one instance less."""
+    kept = next((one for one in fewer if one[0].is_kept), fewer[0] if fewer else None)
+    result, as_replayed = mine[0]
+    return Standing(
+        *_better(mine),
+        fewer=None if kept is None else kept[0],
+        searched=None,
+        as_replayed=as_replayed,
+        fewer_decision=(result if kept is None else kept[1]).scenario.load_decision,
+    )
 
 
 def _better(variants: Sequence[Checked]) -> Checked:
