@@ -8,7 +8,7 @@ from math import log
 import numpy as np
 import pytest
 
-from kvtrace.errors import ModelError
+from kvtrace.errors import UsageError
 from kvtrace.replay.blockmap import BlockMap
 from kvtrace.replay.blocks import build_atoms
 from kvtrace.replay.caches import BlockCache, Clock
@@ -304,10 +304,10 @@ def test_a_leased_block_is_not_evicted() -> None:
 )
 def test_a_tier_that_cannot_be_is_refused(changes: dict[str, object]) -> None:
     tier = replace(pool_tier(), **changes)  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match="pool"):
+    with pytest.raises(UsageError, match="pool"):
         simulate(TRACE, pooled(tier))
 
 
 def test_layers_and_chunks_are_counts() -> None:
-    with pytest.raises(ModelError, match="layers"):
+    with pytest.raises(UsageError, match="layers"):
         simulate(TRACE, pooled(layers=0))

@@ -330,7 +330,12 @@ class Case:
     @property
     def is_long_enough(self) -> bool:
         """The window can carry a statement about every month."""
-        return self.requests >= MIN_REQUESTS.value and self.has_monthly_load
+        return self.has_tail and self.has_monthly_load
+
+    @property
+    def has_tail(self) -> bool:
+        """Enough requests for a tail: with fewer, nothing is said of what waits longer."""
+        return self.requests >= MIN_REQUESTS.value
 
     @property
     def best_pool(self) -> PoolCase | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kvtrace.audit.thresholds import MIN_REQUESTS
 from kvtrace.audit.verdict import words
 from kvtrace.audit.verdict.cases import Case, Decision
 
@@ -68,13 +67,12 @@ def nothing_carries_the_load(case: Case) -> Decision | None:
 def too_short_to_tell(case: Case) -> Decision | None:
     """A short window shows too little reuse to rule a pool out, and too few requests for a tail."""
     best = case.best_pool
-    has_tail = case.requests >= MIN_REQUESTS.value
-    if case.is_long_enough or best is None or (has_tail and best.saving.high >= best.cost.low):
+    if case.is_long_enough or best is None or (case.has_tail and best.saving.high >= best.cost.low):
         return None
     missing = "the window is too short to show the reuse"
     return Decision(
         outcome="cannot_tell",
-        headline=f"Cannot tell from this data: {missing if has_tail else 'too few requests'}",
+        headline=f"Cannot tell from this data: {missing if case.has_tail else 'too few requests'}",
         reasons=(words.window_text(case), words.money_reason(case, best)),
         next_measurement=case.next_measurement,
     )

@@ -130,7 +130,7 @@ def costs_more_than_it_saves(case: Case) -> Decision | None:
 
 def slower_on_every_path(case: Case) -> Decision | None:
     """Most loaded hits arrive later than recomputing them, on all paths."""
-    if any(pool.is_faster_than_recompute for pool in case.pools):
+    if not case.has_tail or any(pool.is_faster_than_recompute for pool in case.pools):
         return None
     bandwidth = bandwidth_conditions(case.pools)
     reasons = (
@@ -161,7 +161,7 @@ def slower_on_every_path(case: Case) -> Decision | None:
 def tail_is_longer_with_every_pool(case: Case) -> Decision | None:
     """Its hits are fast, but some class of prompts waits longer, or the load is not carried."""
     best = case.best_pool
-    if best is None or any(pool.keeps_slo for pool in case.pools):
+    if best is None or not case.has_tail or any(pool.keeps_slo for pool in case.pools):
         return None
     if not case.is_long_enough and best.saving.high < best.cost.low:
         return None
