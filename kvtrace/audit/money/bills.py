@@ -14,7 +14,7 @@ from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet
 from kvtrace.cost.tco.bill import Bill, total
 from kvtrace.cost.tco.build import build_bill
-from kvtrace.cost.tco.need import Need
+from kvtrace.cost.tco.need import Need, pool_of_fleet
 from kvtrace.cost.tco.other_gpus import other_gpu_price
 from kvtrace.cost.tco.traffic import Traffic
 from kvtrace.replay.options.local_tiers import LOCAL_FLASH
@@ -101,16 +101,6 @@ def need_by_id(option_id: str, fleet: Fleet) -> Need | None:
     if option_id.startswith(_POOL_OF_FLEET):
         return pool_of_fleet(fleet)
     return None
-
-
-def pool_of_fleet(fleet: Fleet) -> Need:
-    """The pool of dedicated DRAM nodes that the fleet states or assumes."""
-    return Need(
-        pool_nodes=fleet.pool_nodes.value,
-        pool_dram_bytes=fleet.pool_dram_bytes.value,
-        pool_ports=fleet.pool_nodes.value * fleet.pool_nics_per_node.value,
-        is_operated=True,
-    )
 
 
 def build_bills(

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kvtrace.audit.money.bills import pool_of_fleet
 from kvtrace.audit.money.economics import range_of
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.cost.tco.build import build_bill
-from kvtrace.cost.tco.need import Need
+from kvtrace.cost.tco.need import Need, pool_of_fleet
 from kvtrace.units import GB, HOURS_PER_MONTH, S_PER_HOUR, TB
 
 _SAMPLE: Final = float(TB)

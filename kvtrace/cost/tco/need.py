@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvtrace.cost.fleet import Fleet
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
@@ -36,3 +38,13 @@ class Need:
     """Another GPU in place of today's, by its name; null: today's."""
     is_operated: bool = False
     """Somebody runs it as a service of its own: operations, licence and support are paid."""
+
+
+def pool_of_fleet(fleet: Fleet) -> Need:
+    """The pool of dedicated DRAM nodes that the fleet states or assumes."""
+    return Need(
+        pool_nodes=fleet.pool_nodes.value,
+        pool_dram_bytes=fleet.pool_dram_bytes.value,
+        pool_ports=fleet.pool_nodes.value * fleet.pool_nics_per_node.value,
+        is_operated=True,
+    )

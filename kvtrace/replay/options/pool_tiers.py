@@ -13,7 +13,7 @@ from typing import Final
 
 from kvtrace.cost.evidence import read_constant, read_toml
 from kvtrace.cost.storage import StorageTier
-from kvtrace.cost.tco.need import Need
+from kvtrace.cost.tco.need import Need, pool_of_fleet
 from kvtrace.cost.tco.rent import shapes, usable_bytes
 from kvtrace.cost.tier_paths import STORES
 from kvtrace.replay.options.ground import (
@@ -47,13 +47,8 @@ def dram_nodes(ground: Ground, wire: Wire) -> Parts:
     """DRAM of nodes of their own; it keeps one copy of what ranks replicate."""
     fleet = ground.fleet
     ports = _pool_ports(ground, wire)
-    need = Need(
-        pool_nodes=fleet.pool_nodes.value,
-        pool_dram_bytes=fleet.pool_dram_bytes.value,
-        pool_ports=fleet.pool_nodes.value * fleet.pool_nics_per_node.value,
-        is_operated=True,
-    )
-    return _pool(ground, wire, fleet.pool_dram_bytes.value, (ports,), need=need)
+    size = fleet.pool_dram_bytes.value
+    return _pool(ground, wire, size, (ports,), need=pool_of_fleet(fleet))
 
 
 def peer_dram(ground: Ground, wire: Wire) -> Parts:
