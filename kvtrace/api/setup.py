@@ -16,6 +16,7 @@ from kvtrace.cost.fleet import Fleet, default_fleet, read_fleet_file
 from kvtrace.cost.fleet.file import FleetFile
 from kvtrace.cost.llms import load_llm
 from kvtrace.cost.profiles import load_hardware
+from kvtrace.cost.slo_target import SloTarget
 from kvtrace.errors import UsageError
 from kvtrace.replay.window import size_fleet
 from kvtrace.schema.arrays import RequestTrace
@@ -144,12 +145,19 @@ def choose_fleet(
     fleet = default_fleet(deployment, groups)
     if file is not None:
         fleet = replace(file.over(fleet), instances=groups)
+        fleet = replace(fleet, slo=_of_a_client(fleet.slo, deployment))
     filled = settings.replaced({"instances": instances})
     return Setup(
         deployment=deployment,
         fleet=fleet,
         settings=tuple(_as_value(one) for one in filled.public()),
     )
+
+
+def _of_a_client(slo: SloTarget, deployment: Deployment) -> SloTarget:
+    """A stated SLO with the time in front of the engine, which replays leave out."""
+    fixed, each = deployment.front_evidence
+    return replace(slo, front_s=fixed.value, front_s_per_token=each.value)
 
 
 def fleet_file(settings: Settings) -> FleetFile | None:

@@ -82,6 +82,8 @@ def _all(
         is_confirmed=False,
     )
     yield from map(from_constant, inputs.deployment.constants())
+    if inputs.fleet.slo.is_of_a_client:
+        yield from map(from_constant, inputs.deployment.front_evidence)
 
 
 def from_constant(constant: Constant) -> Quantity:

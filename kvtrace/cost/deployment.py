@@ -243,8 +243,14 @@ class Deployment:
         They hold no GPU, and a cached prefix saves none of them.
         Formula: front + front per token x prompt tokens; fitted, see data/efficiency.toml.
         """
+        fixed, each = self.front_evidence
+        return fixed.value + each.value * prompt_tokens
+
+    @property
+    def front_evidence(self) -> tuple[Constant, Constant]:
+        """Seconds of a request, and of each of its prompt tokens, in front of the engine."""
         shared = (self.efficiencies or efficiency_table()).shared
-        return shared["frontend_s"].value + shared["frontend_token_s"].value * prompt_tokens
+        return shared["frontend_s"], shared["frontend_token_s"]
 
     @cached_property
     def hbm_cache_bytes(self) -> float:

@@ -19,8 +19,18 @@ class SloTarget:
     """Arrival to last token; null: not judged."""
     share: float = 0.99
     """Of the requests, 0..1, that must be within."""
+    front_s: float = 0.0
+    """Seconds of a request in front of the engine: a client's TTFT and E2E hold them, a replay does
+    not."""
+    front_s_per_token: float = 0.0
+    """Of them, seconds more for each prompt token."""
 
     @property
     def is_stated(self) -> bool:
         """False: the default, no worse than today."""
         return any(limit is not None for limit in (self.ttft_s, self.tpot_s, self.e2e_s))
+
+    @property
+    def is_of_a_client(self) -> bool:
+        """A time is stated that a client sees, from the request to a token that arrives."""
+        return self.ttft_s is not None or self.e2e_s is not None

@@ -177,3 +177,15 @@ def test_kv_is_in_what_the_checkpoint_asks_for_unless_a_log_or_a_setting_says_ot
     assert chosen["kv_dtype"].is_default
     stated, _ = choose_deployment(settings(llm=str(path), kv_dtype="fp16"), told())
     assert stated.kv_dtype == "fp16"
+
+
+def test_a_stated_slo_is_a_clients_and_knows_the_time_in_front_of_the_engine(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text('[slo]\nttft = "500 ms"\n')
+    deployment, chosen = choose_deployment(settings(fleet=str(file), instances=1), told())
+    slo = choose_fleet(chosen, deployment, None, told()).fleet.slo
+    assert slo.ttft_s == 0.5
+    assert slo.front_s == deployment.front_s(0) > 0
+    assert slo.front_s + 1_000 * slo.front_s_per_token == pytest.approx(deployment.front_s(1_000))

@@ -80,6 +80,39 @@ def test_end_to_end_time_is_judged_where_it_is_stated() -> None:
     assert not check_slo(TRACE, result, today, target=SloTarget(e2e_s=29.0)).is_kept
 
 
+def test_a_stated_time_is_a_clients_and_holds_what_stands_in_front_of_the_engine() -> None:
+    # 0.5 s and 0.1 ms a token: 1.5 s in front of a prompt of 10 000 tokens, on top of 1 s.
+    trace = replace(TRACE, prompt_tokens=np.full(1000, 10_000, dtype=np.int64))
+    today = timed(some_late(0))
+    result = timed(some_late(0), e2e_s=np.full(1000, 3.0))
+    front = {"front_s": 0.5, "front_s_per_token": 0.0001}
+    for target, is_kept in (
+        (SloTarget(ttft_s=2.5, **front), True),
+        (SloTarget(ttft_s=2.4, **front), False),
+        (SloTarget(e2e_s=4.5, **front), True),
+        (SloTarget(e2e_s=4.4, **front), False),
+        (SloTarget(ttft_s=2.4), True),
+    ):
+        assert check_slo(trace, result, today, target=target).is_kept is is_kept, target
+        within = is_within(result, limits_of(trace, target, None))
+        assert bool(within.all()) is is_kept, target
+    missed = check_slo(trace, result, today, target=SloTarget(ttft_s=2.4, **front))
+    assert "2,500 ms against 2,400 ms allowed" in str(missed)
+    assert slo_text(SloTarget(ttft_s=2.4, **front)).endswith(
+        "these are a client's, so that modelled times hold what stands in front of the engine: "
+        "500.0 ms + 100.0 µs a prompt token"
+    )
+
+
+def test_what_is_held_against_today_leaves_the_front_out() -> None:
+    # Both sides would hold it; TPOT never does.
+    today = timed(some_late(0), tpot_s=np.full(1000, 0.02))
+    front = SloTarget(front_s=100.0)
+    assert check_slo(TRACE, today, today, target=front).is_kept
+    assert check_slo(TRACE, today, today, target=replace(front, tpot_s=0.02)).is_kept
+    assert slo_text(front) == slo_text(SloTarget())
+
+
 def test_the_share_within_counts_requests_that_keep_every_limit() -> None:
     # 20 late first tokens, 30 slow decodes, 5 of them both: 45 outside.
     slow = np.where((np.arange(1000) >= 15) & (np.arange(1000) < 45), 0.05, 0.02)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kvtrace.audit.slo.figures import Figure
-from kvtrace.audit.slo.limits import rank_of, stated_ttft_s
+from kvtrace.audit.slo.limits import front_s, rank_of, stated_ttft_s
 from kvtrace.cost.slo_target import SloTarget
 from kvtrace.replay.result import ReplayResult
 from kvtrace.schema.arrays import FloatArray, RequestTrace
@@ -19,16 +19,18 @@ def stated_figures(
 ) -> Iterator[Figure]:
     """One figure for each limit that is stated: the request on which the share depends.
 
+    TTFT and E2E are a client's: the engine's, and what stands in front of it.
     Formula: requests by time over limit; the one at place ceil(share · requests). It is within its
     limit exactly where the share of the requests is.
     """
     timeline, share = result.timeline, target.share
-    ttft_limit_s = stated_ttft_s(trace, target)
+    ttft_limit_s, before_s = stated_ttft_s(trace, target), front_s(trace, target)
     if ttft_limit_s is not None:
-        yield from _at_share("TTFT", timeline.ttft_s, ttft_limit_s, share, trace, target)
+        ttft_s = timeline.ttft_s + before_s
+        yield from _at_share("TTFT", ttft_s, ttft_limit_s, share, trace, target)
     for name, seconds, limit_s in (
         ("TPOT", timeline.tpot_s, target.tpot_s),
-        ("E2E", timeline.e2e_s, target.e2e_s),
+        ("E2E", timeline.e2e_s + before_s, target.e2e_s),
     ):
         if limit_s is not None:
             every = np.full(len(seconds), limit_s, dtype=np.float64)
@@ -82,4 +84,14 @@ def slo_text(target: SloTarget) -> str:
         if limit is None
     ]
     stated = f"{100 * target.share:g} % of the requests: {', '.join(limits)}"
-    return "; ".join((stated, *rest))
+    return "; ".join((stated, *rest, *_front_text(target)))
+
+
+def _front_text(target: SloTarget) -> Iterator[str]:
+    """What is added to the engine's times before they are held against a client's limit."""
+    if not target.is_of_a_client or not (target.front_s or target.front_s_per_token):
+        return
+    yield (
+        "these are a client's, so that modelled times hold what stands in front of the engine: "
+        f"{1e3 * target.front_s:.1f} ms + {1e6 * target.front_s_per_token:.1f} µs a prompt token"
+    )
