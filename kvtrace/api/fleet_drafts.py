@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kvtrace.api.observed import with_observed
 from kvtrace.api.opened import is_dataset, open_dataset, whole_trace, with_earlier
 from kvtrace.api.outputs import read_audit, write_output
 from kvtrace.api.setup import FROM_LOGS, Sourced, choose_deployment, choose_fleet, told_by_logs
@@ -16,11 +17,13 @@ from kvtrace.audit.record import AuditRecord
 from kvtrace.audit.thresholds import BUSY_DAY
 from kvtrace.config import Setting, Settings, resolve_settings
 from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.fleet import Fleet
 from kvtrace.cost.fleet.draft import FleetDraft, Said, bytes_text
 from kvtrace.errors import Location, OutputError, UsageError
 from kvtrace.exec.progress import Progress
 from kvtrace.schema.arrays import RequestTrace
 from kvtrace.schema.manifest import SourceEntry
+from kvtrace.store.dataset import Dataset
 from kvtrace.units import NS_PER_S, format_bytes, format_seconds
 
 Source = str | Path | Sequence[str | Path]
@@ -47,6 +50,8 @@ class _Known:
     trace: RequestTrace | None
     span_s: float | None
     settings: Settings
+    dataset: Dataset | None = None
+    """Null: the source is an audit, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +90,13 @@ def draft_fleet(
     known = _known(source, base, progress)
     deployment, chosen = choose_deployment(known.settings, known.sources)
     setup = choose_fleet(chosen, deployment, known.trace, known.sources)
+    if known.dataset is not None:
+        setup = with_observed(setup, known.dataset)
     said = {
         **_ranks(known.sources, deployment, chosen),
         **_count(next(one for one in setup.settings if one.name == "instances")),
         **_host_memory(known.sources, deployment),
+        **_below_hbm(setup.fleet),
         **_coverage(known),
     }
     return FleetDraft(setup.fleet, said)
@@ -182,7 +190,7 @@ def _known(source: Source, settings: Settings, progress: Progress | None) -> _Kn
 
         dataset = ingest(paths, settings=settings, progress=progress).dataset
     trace = whole_trace(dataset)
-    return _Known(dataset.manifest, trace, _span_s(trace), settings)
+    return _Known(dataset.manifest, trace, _span_s(trace), settings, dataset)
 
 
 def _as_audited(settings: Settings, record: AuditRecord) -> Settings:
@@ -244,6 +252,19 @@ def _host_memory(sources: Sourced, deployment: Deployment) -> dict[str, Said]:
     whole = of_rank * deployment.kv_ranks
     why = f"HiCache holds {format_bytes(of_rank)} of host memory a rank"
     return {"instances.dram_free": Said(bytes_text(whole), "logs", why)}
+
+
+def _below_hbm(fleet: Fleet) -> dict[str, Said]:
+    """Where the running system keeps KV, and how much of it in host DRAM, where logs say it."""
+    below, used = fleet.below_hbm, fleet.dram_used_bytes_per_instance
+    found = {}
+    if below.kind == "given":
+        why = below.source.removeprefix("logs: ")
+        found["instances.below_hbm"] = Said(f'"{below.value}"', "logs", why)
+    if used is not None:
+        why = used.source.removeprefix("logs: ")
+        found["instances.dram_used"] = Said(bytes_text(used.value), "logs", why)
+    return found
 
 
 def _coverage(known: _Known) -> dict[str, Said]:

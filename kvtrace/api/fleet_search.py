@@ -13,6 +13,7 @@ from kvtrace.audit.fleet.facts import OptionFacts
 from kvtrace.audit.fleet.needs import Tried, searched_need
 from kvtrace.audit.fleet.record import Binding, OptionNeed
 from kvtrace.audit.fleet.surrogate import Sample, estimate
+from kvtrace.audit.slo.fleets import OBSERVED
 from kvtrace.audit.slo.reference import Reference
 from kvtrace.replay.options.ground import Ground
 from kvtrace.replay.relax import RESOURCES
@@ -50,7 +51,7 @@ def search_option(windowed: WindowedTrace, search: OptionSearch) -> OptionFacts:
         on_stated=asker.on_stated(ident),
         load_at_slo=asker.load_at_slo(ident, guess_load(stated.sample, search.today_sample)),
         least=least,
-        carried=_carried(asker, ident) if is_local(ident) else None,
+        carried=_carried(asker, ident) if is_local(ident) or ident == OBSERVED else None,
         free_prefill_saves=_without_prefill(asker, ident, needs[0].instances)
         if ident == search.reference
         else None,

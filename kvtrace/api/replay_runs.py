@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from kvtrace.api.loads import Loaded, apply_load, by_conversation, logged_e2e_s
+from kvtrace.api.observed import with_observed
 from kvtrace.api.replay_tables import Replayed
 from kvtrace.api.setup import Setup, choose_deployment, choose_fleet
 from kvtrace.config import Setting, Settings
@@ -94,7 +95,7 @@ def _setup(bench: Bench, plan: Plan) -> tuple[Settings, Setup]:
             dp=plan.layout.get("dp", deployment.dp),
             ep=plan.layout.get("ep", deployment.ep),
         )
-    setup = choose_fleet(chosen, deployment, bench.whole, manifest)
+    setup = with_observed(choose_fleet(chosen, deployment, bench.whole, manifest), bench.dataset)
     fleet = fleet_with(plan, setup.fleet)
     return settings, replace(setup, fleet=fleet)
 

@@ -41,7 +41,13 @@ from kvtrace.schema.arrays import IntArray, RequestTrace
 
 Spec = TypeVar("Spec")
 Result = TypeVar("Result")
-LOCAL_OPTIONS: Final = ("hbm_only", "kv_routing", "dram_idle", "dram_idle_kv_routing")
+LOCAL_OPTIONS: Final = (
+    "as_observed",
+    "hbm_only",
+    "kv_routing",
+    "dram_idle",
+    "dram_idle_kv_routing",
+)
 USUAL_REPLAYS: Final = 10
 """What an audit replays at least, where a pool can be compared."""
 COMPETES_WITHIN: Final = 1.25

@@ -15,6 +15,7 @@ from kvtrace.api import policy_tables, pool_tables
 from kvtrace.api.degraded import degraded_modes
 from kvtrace.api.fleet_loads import PeakHour, replayed_windows
 from kvtrace.api.fleet_sizes import size_fleets, with_ends
+from kvtrace.api.observed import with_observed
 from kvtrace.api.opened import DATASET_FOLDER, whole_trace
 from kvtrace.api.pool_tables import fleet_bytes
 from kvtrace.api.replays import Replays, WindowRuns, accepted, ground_of, replay_options
@@ -221,7 +222,7 @@ def model(
     deployment, settings = choose_deployment(settings, manifest)
     every = whole_trace(dataset)
     whole, refused = (None, 0) if every is None else accepted(every, deployment)
-    setup = choose_fleet(settings, deployment, whole, manifest)
+    setup = with_observed(choose_fleet(settings, deployment, whole, manifest), dataset)
     is_full = settings.text("depth") == "full"
     if whole is None or not whole.requests:
         return Modelled(deployment, setup, whole, refused, Replays(), None, every)

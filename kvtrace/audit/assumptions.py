@@ -13,7 +13,7 @@ from kvtrace.audit.thresholds import (
     FLEET_BUSY_SHARE_LOW,
 )
 from kvtrace.cost.evidence import Constant, EvidenceKind
-from kvtrace.cost.fleet import Answer, ContractKind, Purchase, Sharing
+from kvtrace.cost.fleet import AnyAnswer
 from kvtrace.cost.hardware_file.calibration import CALIBRATED
 
 _UNITS: Final = {"instances": "instances", "tp": "GPUs"}
@@ -114,9 +114,7 @@ def from_constant(constant: Constant) -> Quantity:
     )
 
 
-def _from_answer(
-    answer: Answer[bool] | Answer[ContractKind] | Answer[Purchase] | Answer[Sharing],
-) -> Quantity:
+def _from_answer(answer: AnyAnswer) -> Quantity:
     value = answer.value
     is_confirmed = answer.kind != "assumed"
     return Quantity(

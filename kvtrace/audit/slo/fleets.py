@@ -285,7 +285,11 @@ def build_fleets(
             searched_least=(least or {}).get(ident),
             carried=(carried or {}).get(ident),
         )
-    rivals = [i for i in standings if is_local(i) and i not in apart]
+    rivals = [
+        i
+        for i, one in standings.items()
+        if i not in apart and (is_local(i) or _is_without_pool(i, one.result))
+    ]
     local_ids = tuple(i for i in rivals if i not in priced)
     return Fleets(
         standings,
@@ -310,6 +314,11 @@ def todays(results: Sequence[ReplayResult]) -> ReplayResult | None:
             return named[0]
     local = [r for r in able if is_local(r.scenario.option_id)]
     return min(local, key=lambda r: (gpu_seconds(r), r.scenario.option_id), default=None)
+
+
+def _is_without_pool(option_id: str, result: ReplayResult) -> bool:
+    """The running system, where its instances share nothing: a rival that is there already."""
+    return option_id == OBSERVED and all(t.scope == "instance" for t in result.scenario.tiers)
 
 
 Checked = tuple[ReplayResult, SloCheck | None]

@@ -73,6 +73,7 @@ TITLES: Final[Mapping[str, str]] = {
     "reuse/summary": "Reuse in all (unlimited cache)",
     "reuse/ttl_curve": "Reuse that a time to live keeps",
     "reuse/working_set": "Blocks in use over time",
+    "samples/below_hbm": "What the running system showed below HBM (measured)",
     "samples/catalogue": "What was observed, and how often (measured)",
     "samples/hit_ratio_over_time": "Hit ratios that engines report, over time (measured)",
     "samples/kv_usage": "Room for KV in use over time (measured)",

@@ -8,7 +8,7 @@ from typing import Final
 from kvtrace.audit.findings.check import is_pool
 from kvtrace.audit.findings.sampling import log_gap, sampled_log
 from kvtrace.audit.money.economics import range_of
-from kvtrace.audit.slo.fleets import OBSERVED, TODAY, Fleets
+from kvtrace.audit.slo.fleets import OBSERVED, TODAY
 from kvtrace.audit.thresholds import LITTLE
 from kvtrace.audit.uncertainty.ranges import Range, ratio
 from kvtrace.audit.verdict.best_cases import all_prefill, all_reuse
@@ -28,9 +28,10 @@ from kvtrace.units import format_seconds
 DEFAULT_POOL: Final = "pool_dram_rdma_direct"
 """Priced where no pool was replayed."""
 _NOT_TODAY: Final = (
-    ". The running system has a tier below HBM ({why}), whose size and path no log states, so that "
-    "it is not what was replayed as today"
+    ". The running system has a tier below HBM ({why}), which was not replayed as today: "
+    "`below_hbm` under `[instances]` of a fleet file states it"
 )
+_NOBODY_SAID: Final = ". That it keeps KV in HBM alone is an assumption: {why}"
 
 
 def build_case(weighing: Weighing) -> Case:
@@ -78,7 +79,7 @@ def build_case(weighing: Weighing) -> Case:
         is_slo_stated=weighing.fleet.slo.is_stated,
         is_overloaded=fleets.is_overloaded,
         is_pool_needed=today is None and any(pool.is_feasible for pool in pools),
-        today=_today(fleets, weighing.tiers_below_hbm) if pools else None,
+        today=_today(weighing) if pools else None,
         is_fewer_kept=any(s.is_kept_with_fewer for s in fleets.standings.values()),
         log_gap=log_gap(sampled_log(data.sources, data.notes)),
         around=weighing.around,
@@ -145,9 +146,11 @@ def _hbm_hits(weighing: Weighing) -> int | None:
     return None if hbm is None else _hits(hbm.result)
 
 
-def _today(fleets: Fleets, tiers_below_hbm: str | None) -> str | None:
+def _today(weighing: Weighing) -> str | None:
+    """What is compared with as the running system, and who says that it is."""
+    fleets, below = weighing.fleets, weighing.fleet.below_hbm
     today = fleets.today
-    if today is None or today.scenario.option_id == OBSERVED:
+    if today is None:
         return None
     instances = f"{fleets.instances:,} instance{'' if fleets.instances == 1 else 's'}"
     slo = (
@@ -155,7 +158,11 @@ def _today(fleets: Fleets, tiers_below_hbm: str | None) -> str | None:
         if fleets.is_slo_stated
         else ": its modelled TTFT and TPOT are the SLO"
     )
-    doubt = "" if tiers_below_hbm is None else _NOT_TODAY.format(why=tiers_below_hbm)
+    if today.scenario.option_id == OBSERVED:
+        return f"Today is {today.scenario.title} on {instances}{slo} ({below.source})"
+    doubt = _NOBODY_SAID.format(why=below.source) if below.kind == "assumed" else ""
+    if weighing.tiers_below_hbm is not None:
+        doubt = _NOT_TODAY.format(why=weighing.tiers_below_hbm)
     return f"Today is taken to be {today.scenario.title} on {instances}{slo}{doubt}"
 
 

@@ -4,11 +4,14 @@ from kvtrace.cost.fleet.answer import Answer
 from kvtrace.cost.fleet.defaults import default_fleet
 from kvtrace.cost.fleet.file import fleet_of, load_fleet, read_fleet_file
 from kvtrace.cost.fleet.fleet import (
+    AnyAnswer,
+    BelowHbm,
     ContractKind,
     Fleet,
     GpuContract,
     Network,
     Parallel,
+    PoolWire,
     Purchase,
     Sharing,
 )
@@ -17,11 +20,14 @@ from kvtrace.cost.fleet.prices import Prices
 
 __all__ = [
     "Answer",
+    "AnyAnswer",
+    "BelowHbm",
     "ContractKind",
     "Fleet",
     "GpuContract",
     "Network",
     "Parallel",
+    "PoolWire",
     "Prices",
     "Purchase",
     "Sharing",

@@ -19,6 +19,10 @@ Purchase = Literal["bought", "rented"]
 """bought: servers that are paid off; rented: nodes of a cloud, in fixed shapes, by the hour."""
 Sharing = Literal["all", "tenant", "user", "session"]
 """The widest circle within which requests may use each other's KV."""
+BelowHbm = Literal["nothing", "host_dram", "local_ssd", "pool", "host_dram_and_pool"]
+"""Where the running system keeps KV beside HBM; local_ssd: below its host DRAM."""
+PoolWire = Literal["tcp", "rdma_bounce", "rdma_direct"]
+"""rdma_bounce: through host DRAM; rdma_direct: straight into HBM."""
 
 _POOL_PRICES: Final = (
     "dram_usd_per_gb",
@@ -35,6 +39,29 @@ _POOL_PRICES: Final = (
     "support_share_per_year",
     "financing_rate_per_year",
     "amortisation_months",
+)
+
+AnyAnswer = (
+    Answer[bool]
+    | Answer[ContractKind]
+    | Answer[Purchase]
+    | Answer[Sharing]
+    | Answer[BelowHbm]
+    | Answer[PoolWire]
+)
+_BELOW_HBM: Final[Answer[BelowHbm]] = Answer(
+    id="instances.below_hbm",
+    title="where the running system keeps KV beside HBM",
+    value="nothing",
+    kind="assumed",
+    source="neither the logs nor the fleet file say what runs below HBM",
+)
+_TODAY_WIRE: Final[Answer[PoolWire]] = Answer(
+    id="pool.wire_today",
+    title="how the running system reaches its pool",
+    value="rdma_bounce",
+    kind="assumed",
+    source="default of kvtrace; nobody stated it",
 )
 
 
@@ -120,6 +147,11 @@ class Fleet:
     gpu_list_usd_per_hour: Interval | None = None
     """Price of the same GPU as published, whatever is stated; null: not known."""
     parallel: Parallel = field(default_factory=Parallel)
+    below_hbm: Answer[BelowHbm] = _BELOW_HBM
+    today_wire: Answer[PoolWire] = _TODAY_WIRE
+    """How the running system reaches a pool that it has."""
+    dram_used_bytes_per_instance: Constant | None = None
+    """Host DRAM that the running system keeps KV in; null: taken as what is free."""
     slo: SloTarget = field(default_factory=SloTarget)
     peak_factor: Constant | None = None
     """Busiest hour of a busy day over the busiest hour of the log; null: nobody stated it."""
@@ -163,11 +195,12 @@ class Fleet:
         found = [*_constants(self), *_constants(self.network), *prices, nic, *self.prices.stated]
         return tuple({one.id: one for one in found}.values())
 
-    def answers(
-        self,
-    ) -> tuple[Answer[bool] | Answer[ContractKind] | Answer[Purchase] | Answer[Sharing], ...]:
+    def answers(self) -> tuple[AnyAnswer, ...]:
         """All that is no number."""
-        return (self.network.is_built, self.contract.kind, self.pool_purchase, self.sharing)
+        network, contract = self.network, self.contract
+        found = (network.is_built, contract.kind, self.pool_purchase, self.sharing, self.below_hbm)
+        has_pool = self.below_hbm.value in ("pool", "host_dram_and_pool")
+        return (*found, self.today_wire) if has_pool else found
 
 
 def _constants(holder: Fleet | Network) -> Iterator[Constant]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from kvtrace.cost.evidence import price
-from kvtrace.cost.fleet.fleet import ContractKind, Purchase, Sharing
+from kvtrace.cost.fleet.fleet import BelowHbm, ContractKind, PoolWire, Purchase, Sharing
 from kvtrace.cost.fleet.prices import price_names
 
 Reads = Literal["whole", "number", "share", "bytes", "rate", "duration", "switch", "date", "word"]
@@ -59,6 +59,18 @@ _STATED: Final = (
     Key("instances.dram_free", "bytes", "DRAM free for KV, an instance", example='"1TiB"'),
     Key("instances.dram_room", "bytes", "DRAM that could be added, an instance", example='"2TiB"'),
     Key("instances.nvme_free", "bytes", "NVMe free for KV, an instance", example='"7TB"'),
+    Key(
+        "instances.below_hbm",
+        "word",
+        "where the running system keeps KV beside HBM",
+        get_args(BelowHbm),
+    ),
+    Key(
+        "instances.dram_used",
+        "bytes",
+        "DRAM that the running system keeps KV in, an instance",
+        example='"512GiB"',
+    ),
     Key("gpu_nodes.gpus", "whole", "GPUs a node"),
     Key("gpu_nodes.dram_free", "bytes", "DRAM free for KV, a node"),
     Key("gpu_nodes.dram_room", "bytes", "DRAM that could be added, a node"),
@@ -91,6 +103,12 @@ _STATED: Final = (
         "word",
         "bought: servers that are paid off; rented: nodes of a cloud, by the hour",
         get_args(Purchase),
+    ),
+    Key(
+        "pool.wire_today",
+        "word",
+        "how the running system reaches its pool, where it has one",
+        get_args(PoolWire),
     ),
     Key("pool.cross_zone_share", "share", "of the bytes of a rented pool that cross zones"),
     Key("pool.dram_rate", "rate", "what a pool node's DRAM serves to its ports"),

@@ -150,7 +150,15 @@ def _with_answers(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Fle
     )
     sharing = _answer(fleet.sharing, stated.get("tenants.sharing"), path)
     purchase = _answer(fleet.pool_purchase, stated.get("pool.purchase"), path)
-    return replace(fleet, contract=contract, sharing=sharing, pool_purchase=purchase)
+    return replace(
+        fleet,
+        contract=contract,
+        sharing=sharing,
+        pool_purchase=purchase,
+        below_hbm=_answer(fleet.below_hbm, stated.get("instances.below_hbm"), path),
+        today_wire=_answer(fleet.today_wire, stated.get("pool.wire_today"), path),
+        dram_used_bytes_per_instance=_dram_used(stated, path),
+    )
 
 
 def _answer(base: Answer[T], stated: Stated | None, path: Path) -> Answer[T]:
@@ -220,6 +228,24 @@ def _slo(stated: Mapping[str, Stated]) -> SloTarget:
         e2e_s=seconds("e2e"),
     )
     return target if share is None else replace(target, share=share.amount)
+
+
+def _dram_used(stated: Mapping[str, Stated], path: Path) -> Constant | None:
+    found = stated.get("instances.dram_used")
+    if found is None:
+        return None
+    kind, source = _evidence(found, path)
+    return Constant(
+        id="fleet.dram_used_bytes_per_instance",
+        title="host DRAM that the running system keeps KV in, per instance",
+        value=found.amount,
+        unit="B",
+        low=found.low,
+        high=found.high,
+        kind=kind,
+        source=source,
+        as_of="",
+    )
 
 
 def _peak_factor(stated: Mapping[str, Stated], path: Path) -> Constant | None:

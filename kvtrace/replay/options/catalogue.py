@@ -19,6 +19,7 @@ from kvtrace.replay.options.ground import (
     line_bits_per_s,
 )
 from kvtrace.replay.options.local_tiers import idle_dram
+from kvtrace.replay.options.observed import OBSERVED_WORDS, observed_tiers
 from kvtrace.replay.options.option import AbsentOption, Catalogue, ReplayOption
 from kvtrace.replay.options.parts import Parts
 from kvtrace.replay.options.pool_tiers import PLACES, with_ports
@@ -148,11 +149,10 @@ def _parts(recipe: Recipe, there: Ground) -> Parts:
 
 def _scenario(recipe: Recipe, there: Ground, parts: Parts) -> Scenario:
     deployment = there.deployment
-    gpu = f" ({deployment.hardware.gpu.name})" if recipe.family == "hardware" else ""
     try:
         return Scenario(
             option_id=recipe.option_id,
-            title=recipe.title.replace("Bigger GPU", f"Bigger GPU{gpu}", 1),
+            title=_title(recipe, there),
             instances=there.fleet.instances,
             kv_bytes_per_token=deployment.kv_bytes_per_token,
             hbm_capacity_bytes=deployment.group_cache_bytes,
@@ -171,6 +171,17 @@ def _scenario(recipe: Recipe, there: Ground, parts: Parts) -> Scenario:
         if recipe.family == "hardware" or recipe.is_quantised:
             raise CannotRunError(error.message) from error
         raise
+
+
+def _title(recipe: Recipe, there: Ground) -> str:
+    """With what only the service says: the other GPU, or where today's KV lies."""
+    if recipe.family == "hardware":
+        gpu = there.deployment.hardware.gpu.name
+        return recipe.title.replace("Bigger GPU", f"Bigger GPU ({gpu})", 1)
+    if recipe.parts is observed_tiers:
+        words = OBSERVED_WORDS[there.fleet.below_hbm.value]
+        return recipe.title.replace("As observed", f"As observed ({words})", 1)
+    return recipe.title
 
 
 def _running(recipe: Recipe, scenario: Scenario, ground: Ground) -> Scenario:

@@ -15,6 +15,7 @@ from typing import Final
 
 from kvtrace.replay.options.ground import Ground
 from kvtrace.replay.options.local_tiers import bought_dram, idle_dram, local_nvme, no_tier
+from kvtrace.replay.options.observed import observed_tiers
 from kvtrace.replay.options.option import Family, Place, Wire
 from kvtrace.replay.options.parts import Parts
 from kvtrace.units import GB
@@ -153,6 +154,13 @@ RECOMPUTE: Final = Recipe(
     is_quick=True,
 )
 HBM_ONLY: Final = Recipe(option_id="hbm_only", title="HBM only", family="today", is_quick=True)
+OBSERVED: Final = Recipe(
+    option_id="as_observed",
+    title="As observed",
+    family="today",
+    parts=observed_tiers,
+    is_quick=True,
+)
 IDLE_DRAM: Final = Recipe(
     option_id="dram_idle", title="Idle host DRAM", family="local", parts=idle_dram, is_quick=True
 )
@@ -193,7 +201,16 @@ def _pools() -> Iterator[Recipe]:
 
 
 def _bases() -> Iterator[Recipe]:
-    yield from (RECOMPUTE, HBM_ONLY, IDLE_DRAM, BOUGHT_DRAM, LOCAL_SSD, BIGGER_GPU, AS_NEEDED)
+    yield from (
+        RECOMPUTE,
+        OBSERVED,
+        HBM_ONLY,
+        IDLE_DRAM,
+        BOUGHT_DRAM,
+        LOCAL_SSD,
+        BIGGER_GPU,
+        AS_NEEDED,
+    )
     yield from _pools()
 
 
@@ -217,7 +234,7 @@ def _locals(instances: int) -> Iterator[Recipe]:
 def recipes(instances: int) -> list[Recipe]:
     """All options of a comparison, in the order in which they are shown."""
     apart = [with_own_instances(one) for one in (HBM_ONLY, IDLE_DRAM)]
-    made = [RECOMPUTE, *_locals(instances), *apart, AS_NEEDED]
+    made = [OBSERVED, RECOMPUTE, *_locals(instances), *apart, AS_NEEDED]
     for pool in _pools():
         narrow = quantised(pool)
         made += [pool, replace(narrow, is_quick=narrow.option_id in _QUICK_POOLS)]

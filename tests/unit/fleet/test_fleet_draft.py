@@ -42,7 +42,7 @@ def constants(fleet: Fleet) -> dict[str, tuple[float, str, float | None]]:
 def test_a_draft_that_nobody_touched_changes_nothing(base: Fleet, tmp_path: Path) -> None:
     read = load_fleet(written(tmp_path, FleetDraft(base)), base)
     assert constants(read) == constants(base)
-    assert [a.kind for a in read.answers()] == ["assumed"] * 4
+    assert [a.kind for a in read.answers()] == ["assumed"] * 5
     for one in fields(Fleet):
         value, before = getattr(read, one.name), getattr(base, one.name)
         if not isinstance(value, Constant) and one.name not in ("network", "contract", "parallel"):

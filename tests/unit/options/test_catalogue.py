@@ -236,7 +236,7 @@ def test_no_free_dram_is_no_option(ground: Ground) -> None:
 
 def test_ids_tell_the_family_also_of_options_that_nobody_knows() -> None:
     assert family_of("pool_of_a_file") == "pool"
-    assert family_of("as_observed") == "local"
+    assert family_of("as_observed") == "today"
     assert {family_of(one.option_id) for one in recipes(4)} == {
         "today",
         "local",
