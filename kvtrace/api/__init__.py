@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kvtrace.api.comparing import Compared, compare
+    from kvtrace.api.completions import complete
     from kvtrace.api.describequery import QueryDescription
+    from kvtrace.api.doctoring import Diagnosis, doctor
     from kvtrace.api.explain_names import names_to_explain
     from kvtrace.api.explaining import Explained, explain
     from kvtrace.api.fleet_drafts import Drafted, init
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Audit",
     "Compared",
+    "Diagnosis",
     "Drafted",
     "Explained",
     "FormatListing",
@@ -80,8 +83,10 @@ __all__ = [
     "check_gates",
     "compare",
     "compare_paired",
+    "complete",
     "describe_formats",
     "describe_query",
+    "doctor",
     "explain",
     "export",
     "hardware",
@@ -114,7 +119,9 @@ __all__ = [
 
 _NAMES: Final = {
     "comparing": ("Compared", "compare"),
+    "completions": ("complete",),
     "describequery": ("QueryDescription",),
+    "doctoring": ("Diagnosis", "doctor"),
     "explain_names": ("names_to_explain",),
     "explaining": ("Explained", "explain"),
     "fleet_drafts": ("Drafted", "init"),

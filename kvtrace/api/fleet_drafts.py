@@ -10,6 +10,7 @@ from typing import Final
 from kvtrace.api.observed import with_observed
 from kvtrace.api.opened import is_dataset, open_dataset, whole_trace, with_earlier
 from kvtrace.api.outputs import read_audit, write_output
+from kvtrace.api.query_results import to_json
 from kvtrace.api.setup import FROM_LOGS, Sourced, choose_deployment, choose_fleet, told_by_logs
 from kvtrace.audit import jsonio
 from kvtrace.audit.inputs import SettingValue
@@ -63,6 +64,13 @@ class Drafted:
     from_logs: int
     stated: int
     unconfirmed: int
+
+    def to_json(self) -> str:
+        """The document of `kvtrace init --json`."""
+        counts = {"from_logs": self.from_logs, "stated": self.stated}
+        return to_json(
+            {"path": str(self.path), **counts, "unconfirmed": self.unconfirmed, "text": self.text}
+        )
 
     def summary(self) -> list[str]:
         """What stands in it, and what to do with it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -63,10 +64,13 @@ class ReplayAsk:
         """
         for option in self.options:
             if option not in OPTIONS:
+                close = get_close_matches(option, OPTIONS, n=3, cutoff=0.5)
+                meant = " or ".join(f"`--option {one}`" for one in close)
+                listed = f"one of {', '.join(f'`{one}`' for one in OPTIONS)}"
                 raise UsageError(
                     "KVT-U021",
                     f"there is no option `{option}`",
-                    hint=f"one of {', '.join(f'`{one}`' for one in OPTIONS)}",
+                    hint=f"did you mean {meant}? {listed}" if close else listed,
                 )
         names = [*self.options, *self.scenarios] or [*OPTIONS]
         documents = [load_scenario(name) for name in dict.fromkeys(names)]

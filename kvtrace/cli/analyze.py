@@ -7,6 +7,7 @@ import typer
 from kvtrace.cli import options as opt
 from kvtrace.cli.gating import FailOn, stop_at_gates
 from kvtrace.cli.progress import make_progress
+from kvtrace.cli.voice import result
 
 
 def analyze(
@@ -37,7 +38,6 @@ def analyze(
     lang: opt.Lang = None,
     fail_on: FailOn = None,
     as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Read logs, measure reuse, replay the options, and say whether a pool would pay for itself.
 
@@ -54,8 +54,8 @@ def analyze(
     gates = fail_on or []
     api.check_gates(gates)
     settings = opt.settings_of(context, config)
-    watch = make_progress(quiet=quiet)
+    watch = make_progress()
     audit = api.analyze(inputs, output=output, settings=settings, workers=workers, progress=watch)
     screen = audit.first_screen(width=opt.screen_width())
-    typer.echo(audit.to_json() if as_json else "\n".join(screen))
+    result(audit.to_json() if as_json else "\n".join(screen))
     stop_at_gates(audit, gates)

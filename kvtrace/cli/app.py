@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -16,6 +17,7 @@ from kvtrace.cli import (
     analyze,
     compare,
     cost,
+    doctor,
     explain,
     export,
     formats,
@@ -33,7 +35,10 @@ from kvtrace.cli import (
     synth,
     verify,
 )
-from kvtrace.errors import ExitCode, KvtraceError
+from kvtrace.cli.usage import said_of
+from kvtrace.cli.verbs import Quiet, Verbose, verb
+from kvtrace.cli.voice import Voice, complain, detail, speak, voice
+from kvtrace.errors import ExitCode, KvtraceError, UsageError
 
 app = typer.Typer(
     name="kvtrace",
@@ -44,31 +49,31 @@ app = typer.Typer(
     help="Replay LLM-serving logs and learn whether pooled KV-cache storage would pay for itself.",
     epilog="Start with: kvtrace analyze logs/",
 )
-app.command("analyze", short_help="From logs to a verdict in HTML.")(analyze.analyze)
-app.command("ingest", short_help="From logs to a dataset of Parquet tables.")(ingest.ingest)
-app.command("init", short_help="A fleet file: guessed from logs, the rest asked.")(init.init)
-app.command("query", short_help="List, show and run the queries of the catalogue.")(query.query)
-app.command("replay", short_help="What each option would have done, hit by hit.")(replay.replay)
-app.command("policies", short_help="Eviction policies against what any cache could do.")(
-    policies.policies
+_VERBS: Final[tuple[tuple[str, Callable[..., None], str], ...]] = (
+    ("analyze", analyze.analyze, "From logs to a verdict in HTML."),
+    ("ingest", ingest.ingest, "From logs to a dataset of Parquet tables."),
+    ("init", init.init, "A fleet file: guessed from logs, the rest asked."),
+    ("query", query.query, "List, show and run the queries of the catalogue."),
+    ("replay", replay.replay, "What each option would have done, hit by hit."),
+    ("policies", policies.policies, "Eviction policies against what any cache could do."),
+    ("pooling", pooling.pooling, "Private caches against one shared pool."),
+    ("report", report.report, "HTML, Markdown or an ADR, from audit.json alone."),
+    ("compare", compare.compare, "Two audits side by side."),
+    ("explain", explain.explain, "What an id, a code or a word means."),
+    ("formats", formats.formats, "What can be read, and what it supplies."),
+    ("sniff", sniff.sniff, "What each file is, and what would make it say more."),
+    ("export", export.export, "An anonymised trace for other tools."),
+    ("verify", verify.verify, "The headline numbers again, by another way."),
+    ("hardware", hardware.hardware, "What GPUs, links and stores can do, with sources."),
+    ("ledger", ledger.ledger, "Move against recompute for one request, without a log."),
+    ("llm", llm.llm, "What an LLM stores per token and computes per prefill."),
+    ("synth", synth.synth, "Sample logs with a story, from a seed."),
+    ("doctor", doctor.doctor, "What is installed, set and free here; what is missing."),
 )
-app.command("pooling", short_help="Private caches against one shared pool.")(pooling.pooling)
+_NAMES: Final = frozenset({*(name for name, _, _ in _VERBS), "cost"})
+for _name, _work, _short in _VERBS:
+    app.command(_name, short_help=_short)(verb(_work))
 app.add_typer(cost.app, name="cost", short_help="The cost model against measurements.")
-app.command("report", short_help="HTML, Markdown or an ADR, from audit.json alone.")(report.report)
-app.command("compare", short_help="Two audits side by side.")(compare.compare)
-app.command("explain", short_help="What an id, a code or a word means.")(explain.explain)
-app.command("formats", short_help="What can be read, and what it supplies.")(formats.formats)
-app.command("sniff", short_help="What each file is, and what would make it say more.")(sniff.sniff)
-app.command("export", short_help="An anonymised trace for other tools.")(export.export)
-app.command("verify", short_help="The headline numbers again, by another way.")(verify.verify)
-app.command("hardware", short_help="What GPUs, links and stores can do, with sources.")(
-    hardware.hardware
-)
-app.command("ledger", short_help="Move against recompute for one request, without a log.")(
-    ledger.ledger
-)
-app.command("llm", short_help="What an LLM stores per token and computes per prefill.")(llm.llm)
-app.command("synth", short_help="Sample logs with a story, from a seed.")(synth.synth)
 
 
 def _version(asked: bool) -> None:
@@ -80,10 +85,15 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "-V", "--version", callback=_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    pass
+    speak(Voice(quiet, verbose))
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
@@ -94,46 +104,66 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise SystemExit(ExitCode.INTERRUPTED)
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-
-
 def _guarded(arguments: Sequence[str]) -> int:
     try:
-        app(args=list(arguments), prog_name="kvtrace")
+        code = app(args=list(arguments), prog_name="kvtrace", standalone_mode=False)
+    except typer.TyperException as fault:
+        return _misused(fault, next((one for one in arguments if one in _NAMES), ""))
+    except typer.Abort:  # the end of stdin, where something was asked
+        return _failed(UsageError("KVT-U107", "nobody answered", hint="`--yes` asks nothing"))
     except KvtraceError as error:
-        _say(error.render())
-        return int(error.exit_code)
+        return _failed(error)
     except BrokenPipeError:
         # The reader of our output went away (`kvtrace … | head`); nothing is wrong on our side.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.DONE)
     except OSError as error:
-        _say(f"error[KVT-O001]: {error.strerror or error}")
+        complain(f"error[KVT-O001]: {error.strerror or error}")
         if error.filename is not None:
-            _say(f"  at: {error.filename}")
+            complain(f"  at: {error.filename}")
         return int(ExitCode.OUTPUT)
-    return int(ExitCode.DONE)
+    return code if isinstance(code, int) else int(ExitCode.DONE)
+
+
+def _misused(fault: typer.TyperException, name: str) -> int:
+    """The words for a command line that cannot be read."""
+    said = said_of(fault, name)
+    complain(said if isinstance(said, str) else said.render())
+    return int(ExitCode.USAGE)
+
+
+def _failed(error: KvtraceError) -> int:
+    """The words for an error, with what led to it where more was asked for."""
+    complain(error.render())
+    cause = error.__cause__
+    while cause is not None and voice().is_verbose:
+        detail(f"\ncaused by {type(cause).__name__}: {cause}")
+        cause = cause.__cause__
+    return int(error.exit_code)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; the exit code.
-
-    Raises:
-        SystemExit: from typer, with its own code for usage errors and help.
-    """
+    """Run one command line; the exit code. Nothing is raised, whatever happens."""
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _terminate)
+    speak(Voice())
     try:
         return _guarded(arguments)
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(ExitCode.USAGE)
         if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-            _say("stopped; run the same command again to go on")
+            _say_how_to_resume(code, arguments)
         return code
     except BaseException as error:  # a library's panic is no Exception; nothing gets past here
         if os.environ.get("KVTRACE_DEBUG"):
             raise
-        _say(f"error[KVT-B001]: this is a bug in kvtrace: {type(error).__name__}")
-        _say("\nhint: run again with KVTRACE_DEBUG=1 and report what it prints")
+        complain(f"error[KVT-B001]: this is a bug in kvtrace: {type(error).__name__}")
+        complain("\nhint: run again with KVTRACE_DEBUG=1 and report what it prints")
         return int(ExitCode.BUG)
+
+
+def _say_how_to_resume(code: int, arguments: Sequence[str]) -> None:
+    """After Ctrl-C or SIGTERM: what is left, and the command that goes on from there."""
+    how = "interrupted" if code == ExitCode.INTERRUPTED else "terminated"
+    complain(f"{how}: what was finished is kept, nothing half-written stands under a final name")
+    complain(f"\nhint: to go on, run it again: {shlex.join(('kvtrace', *arguments))}")

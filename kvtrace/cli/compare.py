@@ -9,6 +9,7 @@ import typer
 
 from kvtrace.cli import options as opt
 from kvtrace.cli.progress import make_progress
+from kvtrace.cli.voice import result, write_into
 from kvtrace.errors import UsageError
 
 _SIDE = "audit.json or its folder; with --paired a dataset or logs, cache {side}."
@@ -17,7 +18,7 @@ PairedFlag = Annotated[
 ]
 PairedOutput = Annotated[
     Path | None,
-    typer.Option("-o", "--output", help="With --paired: folder for datasets of logs [none kept]."),
+    typer.Option("-o", "--output", help="File for the result; --paired: a folder for datasets."),
 ]
 
 
@@ -31,7 +32,6 @@ def compare(
     mapping: opt.Mapping = None,
     config: opt.Config = None,
     as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """What audit B says that audit A does not: verdict, numbers, options, findings, assumptions.
 
@@ -47,14 +47,15 @@ def compare(
     from kvtrace import api
 
     if not paired:
-        _refuse({"--output": output, "--salt": salt, "--mapping": mapping})
+        _refuse({"--salt": salt, "--mapping": mapping})
+        write_into(output)
         done = api.compare(a, b)
-        typer.echo(done.to_json() if as_json else "\n".join(done.summary(opt.screen_width())))
+        result(done.to_json() if as_json else "\n".join(done.summary(opt.screen_width())))
         return
     settings = opt.settings_of(context, config)
-    watch = make_progress(quiet=quiet)
+    watch = make_progress()
     split = api.compare_paired(a, b, output=output, settings=settings, progress=watch)
-    typer.echo(split.to_json() if as_json else "\n".join(split.summary(opt.screen_width())))
+    result(split.to_json() if as_json else "\n".join(split.summary(opt.screen_width())))
 
 
 def _refuse(flags: dict[str, object]) -> None:

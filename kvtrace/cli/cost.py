@@ -9,16 +9,23 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.verbs import verb
+from kvtrace.cli.voice import result
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def _cost() -> None:
-    """Check the cost model against measurements, or fit it to your own."""
+    """Check the cost model against measurements, or fit it to your own.
+
+    \b
+    Examples:
+      kvtrace cost validate points.csv
+      kvtrace cost calibrate reports/chat -o fitted.toml
+    """
 
 
-@app.command("validate", short_help="Predicted against measured, for a file of points.")
 def validate(
     points: Annotated[
         Path, typer.Argument(help="CSV of measurements.", metavar="POINTS.csv", show_default=False)
@@ -37,10 +44,9 @@ def validate(
     from kvtrace.api.cost import cost_validate
 
     outcome = cost_validate(points)
-    typer.echo(outcome.to_json() if as_json else "\n".join(outcome.summary()))
+    result(outcome.to_json() if as_json else "\n".join(outcome.summary()))
 
 
-@app.command("calibrate", short_help="Fit the cost model to a dataset's own latencies.")
 def calibrate(
     dataset: Annotated[Path, typer.Argument(help="Output folder of ingest or analyze.")],
     output: Annotated[
@@ -100,4 +106,12 @@ def calibrate(
         weight_dtype=weight_dtype,
     )
     outcome = cost_calibrate(dataset, asked=asked, settings=settings)
-    typer.echo(outcome.to_json() if as_json else "\n".join(outcome.summary()))
+    result(outcome.to_json() if as_json else "\n".join(outcome.summary()))
+
+
+app.command("validate", short_help="Predicted against measured, for a file of points.")(
+    verb(validate)
+)
+app.command("calibrate", short_help="Fit the cost model to a dataset's own latencies.")(
+    verb(calibrate)
+)

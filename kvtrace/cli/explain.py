@@ -8,20 +8,15 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
-
-
-def _complete(incomplete: str) -> list[str]:
-    from kvtrace import api
-
-    return api.names_to_explain(incomplete)
-
+from kvtrace.cli.completing import completes
+from kvtrace.cli.voice import result
 
 Name = Annotated[
     str,
     typer.Argument(
         help="Finding, KVT- code, query, option, outcome, metric, column, setting or term.",
         metavar="ID",
-        autocompletion=_complete,
+        autocompletion=completes("name"),
         show_default=False,
     ),
 ]
@@ -48,4 +43,4 @@ def explain(
     from kvtrace import api
 
     found = api.explain(name, audit=audit)
-    typer.echo(found.to_json() if as_json else "\n".join(found.lines(opt.screen_width())))
+    result(found.to_json() if as_json else "\n".join(found.lines(opt.screen_width())))

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from kvtrace.cli import options as opt
+from kvtrace.cli.completing import completes
+from kvtrace.cli.voice import note, result
 from kvtrace.errors import UsageError
 
 _FORMATS = "mooncake, aiperf, dynamo, kvcache-simulator, vidur or csv."
@@ -16,7 +17,14 @@ _FORMATS = "mooncake, aiperf, dynamo, kvcache-simulator, vidur or csv."
 
 def export(
     dataset: Annotated[Path, typer.Argument(help="Output folder of ingest or analyze.")],
-    to: Annotated[str, typer.Option("--to", help=_FORMATS)],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help=_FORMATS,
+            autocompletion=completes("export"),
+        ),
+    ],
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="File to write, .gz and .zst packed [stdout]."),
@@ -24,7 +32,6 @@ def export(
     as_json: Annotated[
         bool, typer.Option("--json", help="What was written and left out, as JSON (needs -o).")
     ] = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Write the requests of a dataset as a trace without names, ids or hashes.
 
@@ -46,6 +53,6 @@ def export(
         )
     done = api.export(dataset, to=to, output=output if output is not None else sys.stdout.buffer)
     if as_json:
-        typer.echo(done.to_json())
-    elif not quiet:
-        typer.echo("\n".join(done.summary()), err=True)
+        result(done.to_json())
+    else:
+        note("\n".join(done.summary()))

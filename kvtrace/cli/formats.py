@@ -7,10 +7,18 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.completing import completes
+from kvtrace.cli.voice import result
 
 
 def formats(
-    name: Annotated[str | None, typer.Argument(help="A format such as mooncake.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="A format such as mooncake.",
+            autocompletion=completes("format"),
+        ),
+    ] = None,
     as_json: opt.Json = False,
 ) -> None:
     """List the log formats that kvtrace reads, their evidence grade and what switches them on.
@@ -23,4 +31,4 @@ def formats(
     from kvtrace import api
 
     listing = api.describe_formats(name)
-    typer.echo(listing.to_json() if as_json else "\n".join(listing.lines()))
+    result(listing.to_json() if as_json else "\n".join(listing.lines()))

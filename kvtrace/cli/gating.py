@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvtrace.cli.completing import completes
 from kvtrace.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ FailOn = Annotated[
     typer.Option(
         "--fail-on",
         help="Exit 1 where this holds, as severity>=warning; repeat, or commas (docs/gates.md).",
+        autocompletion=completes("gate"),
     ),
 ]
 

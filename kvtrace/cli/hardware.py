@@ -7,12 +7,21 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.completing import completes
+from kvtrace.cli.voice import result
 
 _NAME_HELP = "A GPU, a link, a store, `prices`, or a hardware TOML. None: list them."
 
 
 def hardware(
-    name: Annotated[str | None, typer.Argument(help=_NAME_HELP, metavar="[NAME]")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help=_NAME_HELP,
+            metavar="[NAME]",
+            autocompletion=completes("hardware"),
+        ),
+    ] = None,
     file: Annotated[
         str | None,
         typer.Option("--hardware", help="Hardware TOML that overrides or adds."),
@@ -32,4 +41,4 @@ def hardware(
 
     outcome = api.hardware(name, file=file)
     text = outcome.to_json() if as_json else "\n".join(outcome.lines(opt.screen_width()))
-    typer.echo(text)
+    result(text)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
 from kvtrace.cli import options as opt
 from kvtrace.cli.progress import make_progress
+from kvtrace.cli.voice import result
 
 
 def ingest(
@@ -23,7 +22,6 @@ def ingest(
     mapping: opt.Mapping = None,
     salt: opt.Salt = None,
     as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Read logs into a dataset of Parquet tables, with every lost row counted.
 
@@ -47,7 +45,5 @@ def ingest(
         mapping=mapping,
         salt=salt,
     )
-    outcome = api.ingest(
-        inputs, output=output, settings=settings, progress=make_progress(quiet=quiet)
-    )
-    typer.echo(outcome.to_json() if as_json else "\n".join(outcome.summary()))
+    outcome = api.ingest(inputs, output=output, settings=settings, progress=make_progress())
+    result(outcome.to_json() if as_json else "\n".join(outcome.summary()))

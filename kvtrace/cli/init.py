@@ -10,6 +10,7 @@ import typer
 
 from kvtrace.cli import options as opt
 from kvtrace.cli.progress import make_progress
+from kvtrace.cli.voice import result
 from kvtrace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def init(
     tp: opt.Tp = None,
     instances: opt.Instances = None,
     config: opt.Config = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Write a fleet file: what decides whether a pool pays and no log says.
 
@@ -63,10 +65,11 @@ def init(
 
     path = check_free(output, force=force)
     settings = opt.settings_from(config, llm=llm, hardware=hardware, tp=tp, instances=instances)
-    draft = draft_fleet(source or (), settings=settings, progress=make_progress(quiet=False))
+    draft = draft_fleet(source or (), settings=settings, progress=make_progress())
     if not yes and sys.stdin.isatty() and sys.stderr.isatty():
         draft = _ask(draft)
-    typer.echo("\n".join(write_draft(draft, path).summary()))
+    done = write_draft(draft, path)
+    result(done.to_json() if as_json else "\n".join(done.summary()))
 
 
 def _ask(draft: FleetDraft) -> FleetDraft:

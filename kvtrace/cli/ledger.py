@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.completing import completes
+from kvtrace.cli.voice import result
 from kvtrace.errors import UsageError
 
 _PATH_HELP = (
@@ -28,7 +30,13 @@ def ledger(
     ] = None,
     tokens: Annotated[int, typer.Option(help="Prompt tokens of the request.")] = 2000,
     cached: Annotated[int | None, typer.Option(help="Of these, cached [95 %].")] = None,
-    path: Annotated[list[str] | None, typer.Option(help=_PATH_HELP)] = None,
+    path: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=_PATH_HELP,
+            autocompletion=completes("path"),
+        ),
+    ] = None,
     table: Annotated[
         bool, typer.Option("--table", help="Add a table over prompt lengths.")
     ] = False,
@@ -83,7 +91,7 @@ def ledger(
         settings=settings,
     )
     text = outcome.to_json() if as_json else "\n".join(outcome.lines(opt.screen_width()))
-    typer.echo(text)
+    result(text)
 
 
 def _numbers(text: str) -> list[int]:

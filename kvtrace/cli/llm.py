@@ -7,12 +7,21 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.completing import completes
+from kvtrace.cli.voice import result
 
 _NAME_HELP = "A built-in LLM, or a Hugging Face config.json (`-`: from stdin). None: list them."
 
 
 def llm(
-    name: Annotated[str | None, typer.Argument(help=_NAME_HELP, metavar="[NAME]")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help=_NAME_HELP,
+            metavar="[NAME]",
+            autocompletion=completes("llm"),
+        ),
+    ] = None,
     tp: Annotated[int, typer.Option("--tp", help="Tensor-parallel ranks.")] = 1,
     pp: Annotated[int, typer.Option("--pp", help="Pipeline stages.")] = 1,
     dp_attention: Annotated[
@@ -48,4 +57,4 @@ def llm(
         block_size=block_size,
     )
     text = outcome.to_json() if as_json else "\n".join(outcome.lines(opt.screen_width()))
-    typer.echo(text)
+    result(text)

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvtrace.cli.completing import completes, one_of
+from kvtrace.cli.voice import detail, voice
+
 if TYPE_CHECKING:
     from kvtrace.config import Settings, Value
 
@@ -22,20 +25,59 @@ Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", help="Output folder [reports/<input name>]."),
 ]
-Llm = Annotated[str | None, typer.Option(help="Served LLM: a name, or a Hugging Face config.json.")]
-Hardware = Annotated[str | None, typer.Option(help="GPU name, or a hardware TOML file.")]
+Llm = Annotated[
+    str | None,
+    typer.Option(
+        help="Served LLM: a name, or a Hugging Face config.json.", autocompletion=completes("llm")
+    ),
+]
+Hardware = Annotated[
+    str | None,
+    typer.Option(
+        help="GPU name, or a hardware TOML file.",
+        autocompletion=completes("gpu"),
+    ),
+]
 Tp = Annotated[int | None, typer.Option("--tp", help="GPUs an instance (tensor parallel).")]
 Instances = Annotated[int | None, typer.Option(help="Engine instances in the fleet.")]
 Fleet = Annotated[str | None, typer.Option(help="Fleet TOML: instances, pool, DRAM, prices.")]
-KvDtype = Annotated[str | None, typer.Option("--kv-dtype", help="bf16, fp16 or fp8.")]
-WeightDtype = Annotated[str | None, typer.Option("--weight-dtype", help="bf16, fp16, fp8 or fp4.")]
+KvDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--kv-dtype", help="bf16, fp16 or fp8.", autocompletion=one_of("bf16", "fp16", "fp8")
+    ),
+]
+WeightDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--weight-dtype",
+        help="bf16, fp16, fp8 or fp4.",
+        autocompletion=one_of("bf16", "fp16", "fp8", "fp4"),
+    ),
+]
 CostProvider = Annotated[
     str | None,
-    typer.Option("--cost-provider", help="Prefill and decode times: kvtrace or aiconfigurator."),
+    typer.Option(
+        "--cost-provider",
+        help="Prefill and decode times: kvtrace or aiconfigurator.",
+        autocompletion=one_of(
+            "kvtrace",
+            "aiconfigurator",
+            "aiconfigurator:vllm",
+            "aiconfigurator:sglang",
+            "aiconfigurator:trtllm",
+        ),
+    ),
 ]
 Config = Annotated[Path | None, typer.Option(help="Settings file (TOML).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Lang = Annotated[str | None, typer.Option(help="Language of the report: en or zh.")]
+Lang = Annotated[
+    str | None,
+    typer.Option(
+        help="Language of the report: en or zh.",
+        autocompletion=one_of("en", "zh"),
+    ),
+]
 Tz = Annotated[str | None, typer.Option(help="IANA zone of clocks that state none.")]
 Year = Annotated[int | None, typer.Option(help="Year of clocks that state none.")]
 BlockSize = Annotated[int | None, typer.Option("--block-size", help="Tokens a block, forced.")]
@@ -68,12 +110,17 @@ Mapping = Annotated[
     typer.Option(help="Mapping TOML: fields, units and clock of JSON or CSV logs of your own."),
 ]
 Salt = Annotated[str | None, typer.Option(help="Key of the hashes; the same salt joins runs.")]
-Depth = Annotated[str | None, typer.Option(help="quick: replay the peak hour; full: everything.")]
+Depth = Annotated[
+    str | None,
+    typer.Option(
+        help="quick: replay the peak hour; full: everything.",
+        autocompletion=one_of("quick", "full"),
+    ),
+]
 Workers = Annotated[
     int | None,
     typer.Option(min=1, help="Processes that replay [as many as pay]; results are equal."),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
 
 
 def stdin_text() -> str:
@@ -83,7 +130,7 @@ def stdin_text() -> str:
 
 def screen_width() -> int:
     """Columns of the terminal on stdout, 60 to 120; 100 where there is none."""
-    if not sys.stdout.isatty():
+    if voice().output is not None or not sys.stdout.isatty():
         return 100
     return min(max(shutil.get_terminal_size().columns, 60), 120)
 
@@ -92,7 +139,11 @@ def settings_from(config: Path | None, **flags: Value) -> Settings:
     """Settings of one command line over environment, files and defaults."""
     from kvtrace.config import resolve_settings
 
-    return resolve_settings(flags, config=config)
+    settings = resolve_settings(flags, config=config)
+    for one in settings.public():
+        if not one.is_default:
+            detail(f"setting {one.name} = {one.value} ({one.origin})")
+    return settings
 
 
 def settings_of(context: typer.Context, config: Path | None) -> Settings:

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.completing import completes
+from kvtrace.cli.voice import result
 
 _POLICY_HELP = (
     "lru, leaf_lru, fifo, flat_fifo, lfu, arc, s3_fifo, length_aware, ttl; commas between [all]."
@@ -16,7 +18,13 @@ _POLICY_HELP = (
 
 def policies(
     dataset: Annotated[Path, typer.Argument(help="Output folder of ingest or analyze.")],
-    policy: Annotated[str | None, typer.Option(help=_POLICY_HELP)] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help=_POLICY_HELP,
+            autocompletion=completes("policy"),
+        ),
+    ] = None,
     capacity: Annotated[
         str | None,
         typer.Option(help="Blocks, bytes or a share, as 10000,50GiB,10% [1% to 100%]."),
@@ -52,7 +60,7 @@ def policies(
         ttl=ttl,
         settings=opt.settings_from(config, llm=llm, kv_dtype=kv_dtype),
     )
-    typer.echo(outcome.to_json() if as_json else "\n".join(outcome.summary()))
+    result(outcome.to_json() if as_json else "\n".join(outcome.summary()))
 
 
 def _words(text: str) -> list[str]:

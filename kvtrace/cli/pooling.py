@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.completing import completes
+from kvtrace.cli.voice import result
 from kvtrace.errors import UsageError
 
 _ROUTING_HELP = (
@@ -18,7 +20,13 @@ _ROUTING_HELP = (
 def pooling(
     dataset: Annotated[Path, typer.Argument(help="Output folder of ingest or analyze.")],
     instances: Annotated[str, typer.Option(help="Numbers of instances.")] = "2,4,8,16",
-    routing: Annotated[str | None, typer.Option(help=_ROUTING_HELP)] = None,
+    routing: Annotated[
+        str | None,
+        typer.Option(
+            help=_ROUTING_HELP,
+            autocompletion=completes("routing"),
+        ),
+    ] = None,
     capacity: Annotated[
         str | None,
         typer.Option(help="Total capacities: blocks, bytes or a share, as 10000,50GiB,10%."),
@@ -66,7 +74,7 @@ def pooling(
         pool=pool,
         settings=settings,
     )
-    typer.echo(outcome.to_json() if as_json else "\n".join(outcome.summary()))
+    result(outcome.to_json() if as_json else "\n".join(outcome.summary()))
 
 
 def _words(text: str) -> list[str]:

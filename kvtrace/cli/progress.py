@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from kvtrace.cli.voice import voice
 from kvtrace.exec.progress import Progress, SilentProgress
 from kvtrace.units import MB
 
@@ -99,8 +101,9 @@ class LiveProgress(PlainProgress):
             self._bars = None
 
 
-def make_progress(*, quiet: bool) -> Progress:
+def make_progress() -> Progress:
     """Progress for this terminal."""
-    if quiet:
+    if voice().is_quiet:
         return SilentProgress()
-    return LiveProgress(sys.stderr) if sys.stderr.isatty() else PlainProgress(sys.stderr)
+    is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return LiveProgress(sys.stderr) if is_live else PlainProgress(sys.stderr)

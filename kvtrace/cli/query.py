@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.completing import completes
+from kvtrace.cli.voice import note, result
 from kvtrace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,11 +37,17 @@ Dataset = Annotated[
         " look for.",
         show_default=False,
         metavar="[DATASET|NAME|WORD]",
+        autocompletion=completes("query"),
     ),
 ]
 Name = Annotated[
     str | None,
-    typer.Argument(help="Query such as reuse/summary, or a .sql file.", show_default=False),
+    typer.Argument(
+        help="Query such as reuse/summary, or a .sql file.",
+        metavar="[NAME]",
+        show_default=False,
+        autocompletion=completes("query"),
+    ),
 ]
 Params = Annotated[
     list[str] | None, typer.Option("-p", "--param", help="NAME=VALUE; repeat for more.")
@@ -110,7 +118,7 @@ def query(
     settings = opt.settings_from(config, llm=llm, kv_dtype=kv_dtype)
     if show_sql and name is not None:
         shown = api.show_sql(name, given, dataset=dataset, folders=folders, settings=settings)
-        typer.echo(shown)
+        result(shown)
         return
     table = api.query(
         dataset,
@@ -122,8 +130,8 @@ def query(
         timeout_s=timeout,
         settings=settings,
     )
-    for note in table.notes:
-        typer.echo(f"note: {note}", err=True)
+    for one in table.notes:
+        note(f"note: {one}")
     _write(table, chosen, output)
 
 
@@ -152,21 +160,21 @@ def _look_up(
         raise _nothing_to_run(word)
     if word is not None and api.has_query(word, folders=folders):
         if shown is not None:
-            typer.echo(api.show_sql(word, shown, folders=folders))
+            result(api.show_sql(word, shown, folders=folders))
         else:
             _describe(word, folders, mode)
         return
     lines = api.list_queries(asked, folders=folders, width=opt.screen_width())
     if not lines or shown is not None:
         raise _nothing_to_run(asked)
-    typer.echo(api.query_index(asked, folders=folders) if mode == "json" else "\n".join(lines))
+    result(api.query_index(asked, folders=folders) if mode == "json" else "\n".join(lines))
 
 
 def _describe(name: str, folders: list[Path], mode: ModeName) -> None:
     from kvtrace import api
 
     found = api.describe_query(name, folders=folders)
-    typer.echo(found.to_json() if mode == "json" else found.to_text(opt.screen_width()))
+    result(found.to_json() if mode == "json" else found.to_text(opt.screen_width()))
 
 
 def _mode(mode: Mode | None, as_json: bool, output: Path | None) -> ModeName:

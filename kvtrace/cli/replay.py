@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.completing import completes
 from kvtrace.cli.progress import make_progress
+from kvtrace.cli.voice import is_coloured, result
 
 if TYPE_CHECKING:
     from kvtrace.api import ReplayAsk, ReplayOutcome, SweepOutcome
@@ -20,11 +22,19 @@ if TYPE_CHECKING:
 Dataset = Annotated[Path, typer.Argument(help="Output folder of ingest or analyze; or logs.")]
 Options = Annotated[
     list[str] | None,
-    typer.Option("--option", help="Option id such as pool_dram_tcp; repeat for more."),
+    typer.Option(
+        "--option",
+        help="Option id such as pool_dram_tcp; repeat for more.",
+        autocompletion=completes("option"),
+    ),
 ]
 Scenarios = Annotated[
     list[str] | None,
-    typer.Option("--scenario", help="Scenario: a TOML file, a shipped name or an option; repeat."),
+    typer.Option(
+        "--scenario",
+        help="Scenario: a TOML file, a shipped name or an option; repeat.",
+        autocompletion=completes("scenario"),
+    ),
 ]
 Sweep = Annotated[
     list[str] | None,
@@ -82,7 +92,6 @@ def replay(
     config: opt.Config = None,
     depth: opt.Depth = None,
     as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Replay a dataset through HBM, local DRAM and pools, and price every hit.
 
@@ -113,10 +122,8 @@ def replay(
     asked = _asked(option, scenario, load, trace_out, window)
     _check_together(sweep, trace_out, window, one_at_a_time=one_at_a_time)
     places = dataset, output
-    outcome = _run(
-        places, asked, sweep, settings, workers, one_at_a_time=one_at_a_time, quiet=quiet
-    )
-    typer.echo(outcome.to_json() if as_json else "\n".join(map(_shown, outcome.summary())))
+    outcome = _run(places, asked, sweep, settings, workers, one_at_a_time=one_at_a_time)
+    result(outcome.to_json() if as_json else "\n".join(map(_shown, outcome.summary())))
 
 
 def _check_together(
@@ -141,7 +148,7 @@ def _check_together(
 
 def _shown(line: str) -> str:
     """A critical finding is red on a terminal; its mark and word say the same without."""
-    is_red = line.startswith("!! critical") and not os.environ.get("NO_COLOR")
+    is_red = line.startswith("!! critical") and is_coloured(sys.stdout)
     return typer.style(line, fg=typer.colors.RED) if is_red else line
 
 
@@ -153,11 +160,10 @@ def _run(
     workers: int | None,
     *,
     one_at_a_time: bool,
-    quiet: bool,
 ) -> ReplayOutcome | SweepOutcome:
     from kvtrace import api
 
-    watch = make_progress(quiet=quiet)
+    watch = make_progress()
     dataset, output = places
     if not sweep:
         return api.replay(

@@ -10,6 +10,7 @@ import typer
 
 from kvtrace.cli import options as opt
 from kvtrace.cli.gating import FailOn, stop_at_gates
+from kvtrace.cli.voice import result, voice
 
 
 class Form(StrEnum):
@@ -36,7 +37,6 @@ def report(
     as_json: Annotated[
         bool, typer.Option("--json", help="The record as JSON, the same as --to json.")
     ] = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Render a report from an audit.json; nothing else is read.
 
@@ -53,10 +53,10 @@ def report(
     words = settings.text("lang") or "en"
     loaded = api.load_audit(audit)
     if output is None and form is not Form.HTML:
-        typer.echo(api.render_report(loaded, to=form, lang=words), nl=False)
+        result(api.render_report(loaded, to=form, lang=words), newline=False)
     else:
         written = api.report(audit, output=output, lang=words, to=form)
-        if not quiet:
-            typer.echo(str(written))
+        if not voice().is_quiet:
+            result(str(written))
     if fail_on:
         stop_at_gates(loaded, fail_on)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.voice import note, result, write_into
 
 
 def sniff(
@@ -19,7 +20,7 @@ def sniff(
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="File for the suggested mapping [stdout]."),
+        typer.Option("-o", "--output", help="File for the result or the mapping [stdout]."),
     ] = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -39,13 +40,12 @@ def sniff(
             raise typer.BadParameter("stands alone", param_hint="--suggest-mapping")
         text = api.suggest_mapping(inputs, output=output)
         if output is None:
-            typer.echo(text, nl=False)
+            result(text, newline=False)
         else:
             marked = text.count("(check me)")
             lines = f"{marked} lines" if marked != 1 else "1 line"
-            typer.echo(f"{output} written; {lines} to check, marked `check me`")
+            note(f"{output} written; {lines} to check, marked `check me`")
         return
-    if output is not None:
-        raise typer.BadParameter("is for --suggest-mapping", param_hint="-o")
+    write_into(output)
     sniffed = api.sniff(inputs, mapping=mapping)
-    typer.echo(sniffed.to_json() if as_json else "\n".join(sniffed.lines()))
+    result(sniffed.to_json() if as_json else "\n".join(sniffed.lines()))

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.completing import completes
+from kvtrace.cli.voice import note, result
 
 _FORMAT_HELP = "A format of `kvtrace formats` that can be written, or all; repeat for more."
 
@@ -20,7 +22,14 @@ def synth(
     source: Annotated[
         Path | None, typer.Option("--from", help="Dataset whose statistics make the profile.")
     ] = None,
-    formats: Annotated[list[str] | None, typer.Option("--format", help=_FORMAT_HELP)] = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            help=_FORMAT_HELP,
+            autocompletion=completes("synth"),
+        ),
+    ] = None,
     requests: Annotated[
         int | None, typer.Option(help="Exactly so many; workloads never end.", min=1)
     ] = None,
@@ -28,7 +37,6 @@ def synth(
         int | None, typer.Option(help="Same seed, same bytes [the profile's, else 7].", min=0)
     ] = None,
     as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Write synthetic traces and logs that tell one story, whatever their format.
 
@@ -61,6 +69,6 @@ def synth(
     done = api.synthesise(
         output, seed=seed, profile=profile, like=source, formats=formats or (), requests=requests
     )
-    typer.echo(done.to_json() if as_json else "\n".join(map(str, done.paths)))
-    if done.notes and not quiet and not as_json:
-        typer.echo("\n".join(done.notes), err=True)
+    result(done.to_json() if as_json else "\n".join(map(str, done.paths)))
+    if not as_json:
+        note("\n".join(done.notes))

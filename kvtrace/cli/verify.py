@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from kvtrace.cli import options as opt
+from kvtrace.cli.voice import result
 from kvtrace.errors import ExitCode
 
 Tolerance = Annotated[
@@ -36,6 +37,6 @@ def verify(
 
     done = api.verify(dataset, tolerance=tolerance)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    typer.echo(done.to_json() if as_json else "\n".join(done.summary(width)))
+    result(done.to_json() if as_json else "\n".join(done.summary(width)))
     if not done.has_passed:
         raise typer.Exit(int(ExitCode.GATE_FAILED))

@@ -179,8 +179,8 @@ class Reader:
         cause = error.message if error.cause is None else error.cause
         return self.fault_at(path, cause, hint=error.hint)
 
-    def check(self, allowed: Sequence[str]) -> None:
-        """Refuse a key that is not allowed.
+    def check(self, allowed: Sequence[str], tables: str | None = None) -> None:
+        """Refuse a key that is not allowed; `tables` is the hint for a table, NAME for its name.
 
         Raises:
             UsageError: with the close ones.
@@ -189,6 +189,9 @@ class Reader:
 
         for key in self.table:
             if key not in allowed:
+                if tables is not None and isinstance(self.table[key], Mapping):
+                    hint = tables.replace("NAME", key)
+                    raise self.fault(key, f"there is no table `[{key}]` here", hint=hint)
                 close = difflib.get_close_matches(key, allowed, n=1, cutoff=0.5)
                 hint = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(allowed)}"
                 raise self.fault(key, f"unknown key `{key}`", hint=hint)

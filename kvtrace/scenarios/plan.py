@@ -39,6 +39,10 @@ TOP_KEYS: Final = (
     *(*SERVING, *LAYOUT, *SCENARIO_KEYS),
     *(key for key in LOAD_KEYS if key not in SCENARIO_KEYS),
 )
+_TABLES: Final = (
+    "a tier of the cache is `[tier.NAME]`, a link is `[link.NAME]`, "
+    "and a table of a fleet file is `[fleet.NAME]`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ def read_plan(document: Document) -> Plan:
             used.
     """
     top = Reader(document, document.table)
-    top.check(TOP_KEYS)
+    top.check(TOP_KEYS, _TABLES)
     base = top.word("base") if top.has("base") else "hbm_only"
     if base not in OPTIONS:
         raise top.fault("base", f"there is no option `{base}`", hint=f"one of {', '.join(OPTIONS)}")

@@ -159,6 +159,7 @@ def test_shipped_scenarios_can_be_built(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words", "hint"),
     [
+        ("\n[pool]\ncapacity = '1TB'\n", 2, "no table `[pool]`", "`[tier.pool]`"),
         ("\n[tier.pool]\ncapacty = '1TB'\n", 3, "unknown key `capacty`", "`capacity`"),
         ("rooting = 'round_robin'\n", 1, "unknown key `rooting`", "`routing`"),
         ("seed = 1\nrouting = 'nearest'\n", 2, "`nearest` is none of round_robin", ""),
