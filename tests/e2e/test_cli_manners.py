@@ -42,7 +42,7 @@ def commands() -> dict[str, Any]:
             for name, one in below.items():
                 walk(one, (*words, name))
 
-    walk(typer.main.get_command(app), ())  # type: ignore[attr-defined]
+    walk(typer.main.get_command(app), ())
     return found
 
 
