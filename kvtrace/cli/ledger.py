@@ -16,27 +16,25 @@ _PATH_HELP = (
     "object_store, a store of `kvtrace hardware`, or a rate as 20GB/s; commas between [the eight]."
 )
 
+Paths = Annotated[list[str] | None, typer.Option(help=_PATH_HELP, autocompletion=completes("path"))]
+Groups = Annotated[
+    int, typer.Option("--dp", help="Groups with data-parallel attention, TP x PP GPUs each.")
+]
+Experts = Annotated[
+    int | None, typer.Option("--ep", help="Ranks of whole experts [all with --dp, else 1].")
+]
+
 
 def ledger(
     llm: opt.Llm = None,
     hardware: opt.Hardware = None,
     tp: opt.Tp = None,
     pp: Annotated[int, typer.Option("--pp", help="Pipeline stages.")] = 1,
-    dp: Annotated[
-        int, typer.Option("--dp", help="Groups with data-parallel attention, TP x PP GPUs each.")
-    ] = 1,
-    ep: Annotated[
-        int | None, typer.Option("--ep", help="Ranks of whole experts [all with --dp, else 1].")
-    ] = None,
+    dp: Groups = 1,
+    ep: Experts = None,
     tokens: Annotated[int, typer.Option(help="Prompt tokens of the request.")] = 2000,
     cached: Annotated[int | None, typer.Option(help="Of these, cached [95 %].")] = None,
-    path: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=_PATH_HELP,
-            autocompletion=completes("path"),
-        ),
-    ] = None,
+    path: Paths = None,
     table: Annotated[
         bool, typer.Option("--table", help="Add a table over prompt lengths.")
     ] = False,
