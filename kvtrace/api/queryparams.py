@@ -13,7 +13,6 @@ from kvtrace.api.opened import AUDIT_FILE, read_earlier, with_earlier
 from kvtrace.api.pool_tables import fleet_bytes
 from kvtrace.api.setup import FROM_LOGS, choose_deployment
 from kvtrace.api.sized import sized_params
-from kvtrace.api.sizing_params import keyed_by
 from kvtrace.audit.record import AuditRecord
 from kvtrace.config import Settings
 from kvtrace.duckdb_session import Param
@@ -66,8 +65,6 @@ def known_params(dataset: Dataset, wanted: Collection[str], settings: Settings) 
         found.append(_block_size(dataset.manifest))
     if tiers and earlier is not None:
         found += _tiers(dataset.manifest, tiers, settings, earlier)
-    if "keyed_by" in wanted:
-        found.append(Known("keyed_by", keyed_by(dataset.manifest), "the formats of the logs"))
     if earlier is not None:
         found += _sized(dataset.manifest, wanted, settings, earlier)
     return [one for one in found if one is not None]

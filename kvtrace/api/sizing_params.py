@@ -13,21 +13,7 @@ from kvtrace.audit.thresholds import LINK_BINDS
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.duckdb_session import Param
-from kvtrace.schema.manifest import Manifest
 
-USER_FORMATS: Final = frozenset(
-    {
-        "helicone",
-        "helicone_csv",
-        "jaeger",
-        "langfuse",
-        "otlp_genai",
-        "portkey",
-        "provider_usage",
-    }
-)
-"""Formats whose one key of a tenant or user is that of a user; the others name tenants, teams,
-API keys or projects, or whatever a mapping points at."""
 MEDIA: Final = ("pool_dram", "pool_ssd")
 CLASSES: Final = ("hot: HBM", "warm: idle DRAM", "cold: pool", "beyond: recompute")
 
@@ -74,12 +60,3 @@ def _bytes(sizes: Mapping[str, Param], name: str) -> float:
 def _per_gb(rule: Rule) -> float | None:
     price = rule.price.usd_per_gb_month
     return None if price is None else price.value
-
-
-def keyed_by(manifest: Manifest) -> str:
-    """Whose the tenant key of a dataset is: user where only sources that name users feed it."""
-    from kvtrace.ingest.registry import all_formats
-
-    used = {source.format for source in manifest.sources if source.role != "beside"}
-    naming = used & {one.name for one in all_formats() if "tenant" in one.supplies}
-    return "user" if naming and naming <= USER_FORMATS else "tenant"

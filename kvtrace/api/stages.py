@@ -27,7 +27,7 @@ from kvtrace.api.setup import (
     choose_deployment,
     choose_fleet,
 )
-from kvtrace.api.sizing_params import keyed_by, sizing_params
+from kvtrace.api.sizing_params import sizing_params
 from kvtrace.api.uncertainty import conversations_of, is_affordable, replay_design
 from kvtrace.api.uncertainty_question import Asked
 from kvtrace.audit.fleet.facts import FleetFacts
@@ -301,7 +301,6 @@ def _run_queries(
     catalog = load_catalog()
     known = _known_params(dataset.manifest, setup)
     known |= sizing_params(setup.deployment, setup.fleet, value, span_s, known)
-    known["keyed_by"] = keyed_by(dataset.manifest)
     results = {}
     with dataset.session() as session:
         for name in filter(is_carried, catalog.names()):

@@ -72,6 +72,9 @@ class RequestRow(msgspec.Struct, gc=False, kw_only=True):
     parent_id: str | None = None
     turn: int | None = None
     tenant: str | None = None
+    """Team, organisation, project, API key or consumer."""
+    user: str | None = None
+    """The end user, as the source tells one from the tenant."""
     llm: str | None = None
     adapter: str | None = None
     request_type: str | None = None

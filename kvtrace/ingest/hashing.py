@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-Domain = Literal["request", "session", "tenant", "record", "tokens"]
+Domain = Literal["request", "session", "tenant", "user", "record", "tokens"]
 
 UIntArray = npt.NDArray[np.uint64]
 _DIGEST_BYTES: Final = 8

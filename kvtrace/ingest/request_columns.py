@@ -133,6 +133,7 @@ class RequestColumns:
             "session_key": self._keys_of("session", self._texts("session_id"), rows),
             "parent_key": self._request_keys(self._texts("parent_id"), rows),
             "tenant_key": self._keys_of("tenant", self._texts("tenant"), rows),
+            "user_key": self._keys_of("user", self._texts("user"), rows),
             "turn": [int32(turn) for turn in self._column("turn") or ()] or None,
             "flags": _flag_lists(self._column("flags") or ()),
             COPY_DIGEST: _at(list(digests), pl.Series(digests.values(), dtype=pl.UInt64), rows),
@@ -177,7 +178,7 @@ class RequestColumns:
         return self._request_keys(found, rows)
 
     def _keys_of(
-        self, domain: Literal["session", "tenant"], texts: dict[int, str], rows: int
+        self, domain: Literal["session", "tenant", "user"], texts: dict[int, str], rows: int
     ) -> pl.Series | None:
         """Hashes of texts that many rows share, by row; None if there is none."""
         remembered = self._hasher.remembered_key

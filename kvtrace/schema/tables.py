@@ -26,6 +26,12 @@ REQUESTS: Final = Table(
     "one request that an engine served (every status is a row; ratios and replay use `ok`)",
     (
         Column("request_key", "int64", "key", _KEY),
+        Column(
+            "line",
+            "int64",
+            "count",
+            "where the record starts in its file: line from 1, or number of the frame or table row",
+        ),
         Column("source_id", "int32", "key", "the source that fed this row, from the manifest"),
         Column("is_headline", "bool", "flag", "row of the source that feeds totals and ratios"),
         Column("request_id_key", "uint64", "keyed hash", "the request id", UNKNOWN, keyed=True),
@@ -34,7 +40,15 @@ REQUESTS: Final = Table(
             "parent_key", "uint64", "keyed hash", "request id of the parent turn", UNKNOWN, True
         ),
         Column("turn", "int32", "count", "turn in the session, from 0", UNKNOWN),
-        Column("tenant_key", "uint64", "keyed hash", "tenant or user", UNKNOWN, keyed=True),
+        Column(
+            "tenant_key",
+            "uint64",
+            "keyed hash",
+            "tenant: team, organisation, project, API key or consumer",
+            UNKNOWN,
+            keyed=True,
+        ),
+        Column("user_key", "uint64", "keyed hash", "the end user", UNKNOWN, keyed=True),
         Column("llm", "text", "name", "served model as the source names it", UNKNOWN),
         Column("adapter", "text", "name", "LoRA adapter", "no adapter, or the source does not say"),
         Column("request_type", "text", "name", "kind of request as the source names it", UNKNOWN),

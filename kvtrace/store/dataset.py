@@ -198,7 +198,7 @@ class Dataset:
 
         Raises:
             OutputError: KVT-O003 no dataset, KVT-O004 a newer version, KVT-O006 damaged, KVT-O007
-                made before a table of today was known.
+                made before a table or column of today was known.
         """
         manifest = _read_manifest(directory)
         for entries in manifest.tables.values():
@@ -273,7 +273,7 @@ class _VersionOnly(msgspec.Struct):
 
 
 def _check_tables(directory: Path, manifest: Manifest) -> None:
-    """Refuse a dataset without a table of today: an absent table would look like no rows.
+    """Refuse a dataset without a table or column of today: it would look like no rows, unknown.
 
     A derived table has none until somebody asks for it.
     """
@@ -283,12 +283,24 @@ def _check_tables(directory: Path, manifest: Manifest) -> None:
         if name not in manifest.tables and not table.is_derived
     ]
     if absent:
-        raise OutputError(
-            "KVT-O007",
-            f"the dataset was made by an earlier kvtrace: it has no table `{absent[0]}`",
-            where=Location(str(directory)),
-            hint="run `kvtrace ingest` again into the same folder",
-        )
+        raise _earlier(directory, f"table `{absent[0]}`")
+    for name, entries in manifest.tables.items():
+        table = TABLES.get(name)
+        if table is None or not entries:
+            continue
+        known = pl.read_parquet_schema(directory / entries[0].path)
+        lacking = [column.name for column in table.columns if column.name not in known]
+        if lacking:
+            raise _earlier(directory, f"column `{lacking[0]}` of `{name}`")
+
+
+def _earlier(directory: Path, lacks: str) -> OutputError:
+    return OutputError(
+        "KVT-O007",
+        f"the dataset was made by an earlier kvtrace: it has no {lacks}",
+        where=Location(str(directory)),
+        hint="run `kvtrace ingest` again into the same folder",
+    )
 
 
 def _check_part(directory: Path, entry: PartEntry) -> None:

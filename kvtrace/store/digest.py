@@ -2,7 +2,7 @@
 
 Rows are in an order that has nothing to do with files: requests by source, arrival and key. Keys
 made of file number and offset are replaced by ranks in that order, keyed hashes by the rank of
-their first appearance; where a rejected record stood is left out.
+their first appearance; where a record stood in its file is left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _TIMES: Final = {
     "block_events": ("event_key", "observed_at_ns"),
 }
 _REQUEST_KEYS: Final = ("request_key", "previous_request_key", "first_request_key")
-_LEFT_OUT: Final = {"rejects": frozenset({"file_id", "line", "byte_offset", "digest"})}
+_LEFT_OUT: Final = {
+    "requests": frozenset({"line"}),
+    "rejects": frozenset({"file_id", "line", "byte_offset", "digest"}),
+}
 _DIGEST_BYTES: Final = 16
 
 

@@ -1,18 +1,19 @@
 -- name: sharing/scopes
 -- question: How much reuse is left, and what does the rest cost a month, if a cache is shared by all, within a tenant, a user or a conversation?
 -- grain: one row per scope
--- params: keyed_by VARCHAR = null, kv_bytes_per_token DOUBLE = null, usd_per_reused_token DOUBLE = null, windows_per_month DOUBLE = null
+-- params: kv_bytes_per_token DOUBLE = null, usd_per_reused_token DOUBLE = null, windows_per_month DOUBLE = null
 -- reads: requests, reuse, continuations
 -- order: place
 -- note: unlimited caches: what a scope loses is lost whatever the size; copies that isolation makes take room on top (held_tokens), which a finite cache loses hits to.
 -- note: each scope is judged on the requests whose group is known, against what the same requests could reuse of anybody's; where no request names its group every figure is null, never zero.
--- note: a dataset keeps one key of a tenant or user for each request, as the log names it: keyed_by says which of the two (null: tenant), and the other row is unknown. Conversations are those of `continuations`.
+-- note: tenants (teams, organisations, projects, API keys, consumers) and end users are what the logs name so; a user is one of its tenant where both are known, so that the same name in two tenants is two users. Conversations are those of `continuations`.
 -- note: money needs usd_per_reused_token (USD of the GPU time that one reused token frees) and windows_per_month (how often this trace fits into a month); it counts GPU time by the second, before rounding to whole instances.
 with per_request as (   -- one row per ok headline request with blocks
     select
         served.request_key,
         served.prompt_tokens,
         served.tenant_key,
+        served.user_key,
         turns.cache_domain,
         turns.conversation
     from requests as served
@@ -20,21 +21,29 @@ with per_request as (   -- one row per ok headline request with blocks
     where served.is_headline and served.status = 'ok'
 ),
 owned_requests as (   -- one row per scope and request whose group is known
-    select 'global' as scope, request_key, prompt_tokens, 0::hugeint as owner from per_request
+    select 'global' as scope, request_key, prompt_tokens, 0::uhugeint as owner from per_request
     union all
     select
-        coalesce(getvariable('keyed_by')::varchar, 'tenant'),
+        'tenant',
         request_key,
         prompt_tokens,
-        tenant_key::hugeint
+        tenant_key::uhugeint
     from per_request
     where tenant_key is not null
+    union all
+    select
+        'user',
+        request_key,
+        prompt_tokens,
+        coalesce(tenant_key, 0)::uhugeint * 18446744073709551616::uhugeint + user_key::uhugeint
+    from per_request
+    where user_key is not null
     union all
     select
         'session',
         request_key,
         prompt_tokens,
-        cache_domain::hugeint * 1000000000000 + conversation
+        cache_domain::uhugeint * 1000000000000 + conversation::uhugeint
     from per_request
 ),
 owned_atoms as (   -- one row per scope and atom of such a request: whether the group held it before

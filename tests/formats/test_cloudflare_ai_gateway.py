@@ -30,14 +30,14 @@ def test_clock_counts_seconds() -> None:
 
 def test_ids_out_of_the_metadata() -> None:
     rows = read_bytes(ENTRY, GOOD).requests
-    assert [(row.session_id, row.tenant) for row in rows] == [("s1", "u1")] * 2 + [(None, None)] * 2
+    assert [(row.session_id, row.user) for row in rows] == [("s1", "u1")] * 2 + [(None, None)] * 2
 
 
 def test_entries_alone() -> None:
     data = (DATA / "cloudflare_ai_gateway" / "lines.jsonl").read_bytes()
     rows = read_bytes(ENTRY, data).requests
     assert [row.status for row in rows] == ["ok", "gateway_cache_hit"]
-    assert [row.tenant for row in rows] == ["u1", "t1"]
+    assert [(row.tenant, row.user) for row in rows] == [(None, "u1"), ("t1", None)]
     assert sniffed(all_formats(), data) == "cloudflare_ai_gateway"
 
 

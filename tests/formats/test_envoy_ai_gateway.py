@@ -45,7 +45,8 @@ def test_outcomes_and_times() -> None:
 
 def test_other_names_for_the_same() -> None:
     row = read_bytes(ENTRY, GOOD).requests[5]
-    assert (row.request_id, row.session_id, row.tenant, row.llm) == ("e7", "s7", "u-1", "tiny-llm")
+    assert (row.request_id, row.session_id, row.user, row.llm) == ("e7", "s7", "u-1", "tiny-llm")
+    assert row.tenant is None
     assert row.request_type == "completions"
 
 

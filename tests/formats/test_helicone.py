@@ -38,6 +38,7 @@ def test_times_and_ids() -> None:
     assert [row.e2e_ns for row in rows[:3]] == [1_500 * MS, 1_500 * MS, 5 * MS]
     assert [row.session_id for row in rows[:2]] == ["s1", None]
     assert rows[5].session_id == "s6"
+    assert (rows[0].user, rows[0].tenant) == ("u1", None)
     assert reading.context.clock == "naive"
 
 

@@ -18,6 +18,7 @@ DAMAGED = (FOLDER / "damaged.jsonl").read_bytes()
 CSV = (FOLDER / "spend.csv").read_bytes()
 CSV_DAMAGED = (FOLDER / "spend_damaged.csv").read_bytes()
 MS = 1_000_000
+CALL = json.loads(GOOD.splitlines()[0])
 
 
 def test_tokens_wherever_the_version_puts_the_usage() -> None:
@@ -76,6 +77,19 @@ def test_ids_of_session_parent_and_tenant() -> None:
     assert rows[3].parent_id == "chatcmpl-a1"
     assert [row.tenant for row in rows[2:4]] == ["key-hash-1", "team-7"]
     assert (rows[7].request_id, rows[7].tenant) == ("chatcmpl-a8", "k")
+
+
+def test_the_end_user_stands_before_the_owner_of_the_key() -> None:
+    def user_of(**told: object) -> str | None:
+        [row] = read_bytes(PAYLOAD, json.dumps({**CALL, **told}).encode()).requests
+        return row.user
+
+    owner = {"user_api_key_user_id": "owner"}
+    assert user_of() is None
+    assert user_of(end_user="end", user="sent", metadata=owner) == "end"
+    assert user_of(metadata={**owner, "user_api_key_end_user_id": "end"}) == "end"
+    assert user_of(end_user="", metadata=owner) == "owner"
+    assert user_of(metadata={"user_api_key_user_id": "default_user_id"}) is None
 
 
 def test_clock_is_utc() -> None:

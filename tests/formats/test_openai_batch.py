@@ -91,6 +91,7 @@ def test_what_was_asked() -> None:
     assert [row.prompt_tokens for row in rows] == [14, 5, 8, 4, None]
     assert [len(row.block_keys or ()) for row in rows] == [1, 1, 1, 1, 0]
     assert [row.llm for row in rows] == ["tiny-llm", "tiny-llm", "claude", None, "tiny-embedder"]
+    assert [row.user for row in rows] == ["u-1", "u-2", "u-3", None, None]
     assert {row.arrived_at_ns for row in rows} == {None}
     assert {"batch_input_only", "prompts_not_read"} <= reading.note_codes
     assert "secret" not in repr(rows)

@@ -118,7 +118,7 @@ def test_attempts_inside_one_call_are_requests_and_embeddings_are_not() -> None:
     failed, cancelled, last = reading.requests[5:]
     assert (failed.status, cancelled.status) == ("error", "cancelled")
     assert (failed.prompt_tokens, failed.e2e_ns) == (None, 500 * MS)
-    assert (failed.session_id, cancelled.session_id, failed.tenant) == ("s-6", "s-6", "canary-user")
+    assert (failed.session_id, cancelled.session_id, failed.user) == ("s-6", "s-6", "canary-user")
     assert (last.prompt_tokens, last.cached_tokens, last.status) == (64, 0, "ok")
     assert "repeated_spans" in reading.note_codes
     assert reading.ignored == {"no_model_call": 1}

@@ -37,8 +37,8 @@ def test_times_and_ids() -> None:
     rows = reading.requests
     assert {row.arrived_at_ns for row in rows} == {START}
     assert [row.e2e_ns for row in rows[:2]] == [1_500 * MS, 4 * MS]
-    assert [(row.session_id, row.tenant) for row in rows[:2]] == [("s1", "u1"), (None, None)]
-    assert rows[3].tenant == "u4"  # metadata as text
+    assert [(row.session_id, row.user) for row in rows[:2]] == [("s1", "u1"), (None, None)]
+    assert rows[3].user == "u4"  # metadata as text
     assert reading.context.clock == "utc"
 
 

@@ -73,6 +73,37 @@ def test_a_tenant_keeps_what_its_own_requests_held(
         assert row["lost_tokens"] == anybody - kept
 
 
+@given(
+    talks(),
+    st.lists(st.sampled_from([None, 1, 2]), min_size=40, max_size=40),
+    st.lists(st.sampled_from([None, 1, 2]), min_size=40, max_size=40),
+)
+@settings(max_examples=20, deadline=None)
+def test_a_user_is_one_of_its_tenant(
+    session: Session,
+    requests: list[Traced],
+    tenants: list[int | None],
+    users: list[int | None],
+) -> None:
+    whose = [(tenants[i % 40], users[i % 40]) for i in range(len(requests))]
+    named = [
+        replace(one, columns={**one.columns, "tenant_key": tenant, "user_key": user})
+        for one, (tenant, user) in zip(requests, whose, strict=True)
+    ]
+    create_tables(session, tables(named, block_size_tokens=BLOCK))
+    own: defaultdict[tuple[int | None, int | None], set[int]] = defaultdict(set)
+    kept = 0
+    for one, group in zip(named, whose, strict=True):
+        if group[1] is not None:
+            kept += leading_run(one, own[group])
+            own[group].update(one.blocks)
+    frame = CATALOG.run(session, "sharing/scopes").frame
+    for row in frame.filter(scope="user").iter_rows(named=True):
+        groups = {group for group in whose if group[1] is not None}
+        assert row["groups"] == (len(groups) or None)
+        assert row["reusable_tokens"] == (kept if groups else None)
+
+
 @given(talks(), st.integers(0, 12), st.integers(1, 12))
 @settings(max_examples=20, deadline=None)
 def test_a_pool_serves_what_the_capacity_curve_says(

@@ -224,6 +224,7 @@ GROUPS: dict[str, tuple[str, list[Value]]] = {
     "reuse/by_adapter": ("adapter", ["x", "y", None]),
     "reuse/by_request_type": ("request_type", ["x", "y", None]),
     "reuse/by_tenant": ("tenant_key", [9, 4, None]),
+    "reuse/by_user": ("user_key", [9, 4, None]),
     "reuse/by_session": ("session_key", [9, 4, None]),
 }
 

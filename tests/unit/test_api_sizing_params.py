@@ -1,18 +1,15 @@
-"""What the queries over sizes and scopes are given: prices, rules, and whose the keys are."""
+"""What the queries over sizes and scopes are given: prices, rules."""
 
 from __future__ import annotations
 
 import math
 
-import msgspec
-import pytest
-
 from kvtrace.api.sized import sized_params
-from kvtrace.api.sizing_params import keyed_by, sizing_params
+from kvtrace.api.sizing_params import sizing_params
 from kvtrace.audit.build import build_audit
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.uncertainty.ranges import Range
-from tests.unit.audit_fakes import make_deployment, make_fleet, make_input, make_manifest
+from tests.unit.audit_fakes import make_deployment, make_fleet, make_input
 
 WORTH = ReuseValue(Range.exact(1e-3), Range(1e-6, 2e-6, 4e-6), 1)
 SIZES = {"hbm_bytes": 3e12, "dram_bytes": 2e12, "pool_bytes": 4e12}
@@ -53,23 +50,3 @@ def test_an_audit_without_sizes_gives_none() -> None:
     record = build_audit(make_input())
     record.sizing = None
     assert sized_params(record) == {}
-
-
-@pytest.mark.parametrize(
-    ("formats", "whose"),
-    [
-        (["langfuse"], "user"),
-        (["vllm_text", "otlp_genai"], "user"),
-        (["litellm"], "tenant"),
-        (["langfuse", "kong"], "tenant"),
-        (["mooncake"], "tenant"),
-    ],
-)
-def test_keys_are_those_of_users_where_only_logs_of_users_feed_them(
-    formats: list[str], whose: str
-) -> None:
-    manifest = make_manifest()
-    [source, *_] = manifest.sources
-    sources = [msgspec.structs.replace(source, format=one) for one in formats]
-    manifest = msgspec.structs.replace(manifest, sources=sources)
-    assert keyed_by(manifest) == whose

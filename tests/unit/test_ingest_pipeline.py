@@ -182,12 +182,12 @@ def test_no_session_is_made_up_where_nothing_names_one(tmp_path: Path) -> None:
 
 
 def test_ids_are_keyed_hashes_and_texts_are_gone(tmp_path: Path) -> None:
-    rows = [row(request_id="same", session_id="same", tenant="same")]
+    rows = [row(request_id="same", session_id="same", tenant="same", user="same")]
     path = write_rows(tmp_path / "a", "f", rows)
-    names = ["request_id_key", "session_key", "tenant_key"]
+    names = ["request_id_key", "session_key", "tenant_key", "user_key"]
     one = ingest([path], made_up("f"), salt=b"one").frames["requests"].select(names).row(0)
     two = ingest([path], made_up("f"), salt=b"two").frames["requests"].select(names).row(0)
-    assert len({*one, *two}) == 6
+    assert len({*one, *two}) == 8
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,23 @@ def test_dataset_without_a_table_of_today_is_refused(tmp_path: Path) -> None:
     assert caught.value.code == "KVT-O007"
 
 
+def test_dataset_without_a_column_of_today_is_refused(tmp_path: Path) -> None:
+    requests = pl.DataFrame({"request_key": [1]}, schema={"request_key": pl.Int64})
+    with DatasetWriter(tmp_path / "dataset") as writer:
+        writer.write_table("keys", keys(1))
+        made = writer.commit(manifest())
+    part = tmp_path / "dataset" / made.tables["keys"][0].path
+    requests.write_parquet(part)
+    entry = {"path": made.tables["keys"][0].path, "rows": 1, "byte_size": part.stat().st_size}
+    path = tmp_path / "dataset/manifest.json"
+    held = json.loads(path.read_text())
+    held["tables"]["keys"][0] |= entry | {"blake2b": file_digest(part)}
+    path.write_text(json.dumps(held))
+    with pytest.raises(OutputError, match="no column `cache_domain` of `keys`") as caught:
+        Dataset.open(tmp_path / "dataset")
+    assert caught.value.code == "KVT-O007"
+
+
 def test_every_table_is_a_view_even_without_rows(tmp_path: Path) -> None:
     commit(tmp_path / "dataset", 1)
     with Dataset.open(tmp_path / "dataset").session(threads=1, memory_limit="500MiB") as session:

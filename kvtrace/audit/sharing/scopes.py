@@ -21,11 +21,11 @@ _UNKNOWN: Final[Mapping[str, tuple[str, str]]] = {
         '`--mapping` at the field: `tenant = "FIELD"`',
     ),
     "user": (
-        "a dataset keeps one key of a tenant or user for each request, and this log names no user "
-        "in it",
-        "read the log once more with the user as that key: `--mapping FILE` with "
-        '`tenant = "user"` (OpenAI-compatible servers: the `user` or `safety_identifier` of a '
-        "request)",
+        "no request names its end user",
+        "send the end user with each request and log it at the gateway (OpenAI-compatible APIs: "
+        "`user` or `safety_identifier`; LiteLLM: `end_user` in its spend logs; Langfuse: `userId`; "
+        "Helicone: the header `Helicone-User-Id`; spans: `user.id`), or point `--mapping` at the "
+        'field: `user = "FIELD"`',
     ),
     "session": (
         "no request has blocks",

@@ -60,6 +60,7 @@ TITLES: Final[Mapping[str, str]] = {
     "reuse/by_request_type": "Reuse by kind of request (unlimited cache)",
     "reuse/by_session": "Reuse by conversation (unlimited cache)",
     "reuse/by_tenant": "Reuse by tenant (unlimited cache)",
+    "reuse/by_user": "Reuse by end user (unlimited cache)",
     "reuse/capacity_curve": "Hit ratio by capacity of one LRU cache (idealised)",
     "reuse/capacity_marks": "Hit ratio of an LRU cache as large as each tier (idealised)",
     "reuse/cold_and_warm": "Cold start and compulsory misses (unlimited cache)",

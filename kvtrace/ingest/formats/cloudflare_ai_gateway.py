@@ -2,7 +2,7 @@
 
 Read from Cloudflare's API documents (ai-gateway logs): `duration` in ms, `created_at` mostly in
 whole seconds. `cached` is a response out of the gateway's cache, no reuse of KV. `metadata` is the
-client's own JSON in a string: of it only ids of user and session are looked at.
+client's own JSON in a string: of it only ids of tenant, user and session are looked at.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, nested, ra
 from kvtrace.schema.manifest import Status
 
 _SESSION_KEYS: Final = ("session_id", "sessionId", "session", "conversation_id", "conversationId")
-_TENANT_KEYS: Final = ("tenant", "team", "user_id", "userId", "user")
+_TENANT_KEYS: Final = ("tenant", "team")
+_USER_KEYS: Final = ("user_id", "userId", "user")
 _MS: Final = -3
 
 
@@ -75,6 +76,7 @@ class _LogFile:
             request_id=id_of(raw.id),
             session_id=_first_id(metadata, _SESSION_KEYS),
             tenant=_first_id(metadata, _TENANT_KEYS),
+            user=_first_id(metadata, _USER_KEYS),
             llm=name_of(raw.model),
             request_type=None if path is None else endpoint_of("/" + path),
             arrived_at_ns=created,
@@ -128,6 +130,7 @@ FORMATS: tuple[Format, ...] = (
             "request_id",
             "session_id",
             "tenant",
+            "user",
             "llm",
             "request_type",
             "arrived_at_ns",

@@ -50,6 +50,7 @@ Role = Literal[
     "llm",
     "asked_llm",
     "tenant",
+    "user",
     "path",
     "other",
 ]
@@ -86,7 +87,8 @@ _ENDINGS: Final[tuple[tuple[Role, str], ...]] = (
     ("session", r"session_id|conversation_id"),
     ("llm", r"response_model"),
     ("asked_llm", r"request_model|model|model_name"),
-    ("tenant", r"tenant|tenant_id|user_id|enduser_id"),
+    ("tenant", r"tenant|tenant_id"),
+    ("user", r"user_id|enduser_id"),
 )
 """Ends of keys; the first one that fits."""
 _ENDS: Final[tuple[tuple[Role, re.Pattern[str]], ...]] = tuple(
@@ -153,6 +155,7 @@ class _AccessFile:
             request_id=_text(told, "id"),
             session_id=_text(told, "session"),
             tenant=_text(told, "tenant"),
+            user=_text(told, "user"),
             llm=_text(told, "llm") or _text(told, "asked_llm"),
             request_type=None if path is None else endpoint_of(path),
             arrived_at_ns=self.gateway.instants.raw_ns(
@@ -210,6 +213,7 @@ FORMATS: tuple[Format, ...] = (
             "request_id",
             "session_id",
             "tenant",
+            "user",
             "llm",
             "request_type",
             "arrived_at_ns",

@@ -33,7 +33,7 @@ from kvtrace.schema.manifest import Status
 _REQUIRED: Final = ("request_created_at", "delay_ms")
 _SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
     "id": ("request_id", "response_id"),
-    "tenant": ("request_user_id", "user_id"),
+    "user": ("request_user_id", "user_id"),
     "llm": ("response_model", "model", "request_model", "model_override"),
     "path": ("request_path", "path"),
     "start": ("request_created_at",),
@@ -112,7 +112,7 @@ class _RequestFile:
             line=record.line,
             request_id=found["id"],
             session_id=found["session"],
-            tenant=found["tenant"],
+            user=found["user"],
             llm=found["llm"],
             request_type=None if path is None else endpoint_of(path),
             arrived_at_ns=None
@@ -188,7 +188,7 @@ def _sniff_csv(head: Head) -> Guess | None:
 _SUPPLIES: Final = (
     "request_id",
     "session_id",
-    "tenant",
+    "user",
     "llm",
     "request_type",
     "arrived_at_ns",

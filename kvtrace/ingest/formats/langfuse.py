@@ -98,7 +98,7 @@ class _ObservationFile:
             line=record.line,
             request_id=id_of(raw.id),
             session_id=id_of(raw.sessionId) or id_of(raw.session_id),
-            tenant=id_of(raw.userId) or id_of(raw.user_id),
+            user=id_of(raw.userId) or id_of(raw.user_id),
             llm=name_of(raw.model)
             or name_of(raw.providedModelName)
             or name_of(raw.provided_model_name),
@@ -175,7 +175,7 @@ FORMATS: tuple[Format, ...] = (
         supplies=(
             "request_id",
             "session_id",
-            "tenant",
+            "user",
             "llm",
             "arrived_at_ns",
             "prompt_tokens",

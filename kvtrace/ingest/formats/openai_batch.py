@@ -26,7 +26,7 @@ from kvtrace.ingest.families.gateways import GatewayFile, status_in, status_of_c
 from kvtrace.ingest.prompts.rows import Prompted
 from kvtrace.ingest.usage import read_usage
 from kvtrace.ingest.values.jsonfields import decode_json, json_record_rows, keys_of
-from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, raw_text
+from kvtrace.ingest.values.rawvalues import NO_VALUE, id_of, name_of, nested, raw_text
 from kvtrace.schema.manifest import Status
 
 
@@ -59,6 +59,15 @@ class _Asked(msgspec.Struct, gc=False):
 
 class _Named(msgspec.Struct, gc=False):
     model: object = None
+    safety_identifier: object = None
+    user: object = None
+    metadata: msgspec.Raw = NO_VALUE
+
+
+class _Whose(msgspec.Struct, gc=False):
+    """The metadata of Anthropic's requests."""
+
+    user_id: object = None
 
 
 class _Outcome(msgspec.Struct, gc=False):
@@ -77,6 +86,7 @@ class _Result(msgspec.Struct, gc=False):
 _DECODER: Final = msgspec.json.Decoder(_Result)
 _ASKED: Final = msgspec.json.Decoder(_Asked)
 _NAMED: Final = msgspec.json.Decoder(_Named)
+_WHOSE: Final = msgspec.json.Decoder(_Whose)
 _BODIES: Final = ("body", "params", "request")
 _NO_ERROR: Final = (b"", b"null")
 
@@ -131,14 +141,22 @@ class _InputFile:
         body = next((one for name in _BODIES if bytes(one := getattr(raw, name))[:1] == b"{"), None)
         if body is None:
             raise msgspec.ValidationError("no request")
+        named = decode_json(_NAMED, bytes(body))
         row = RequestRow(
             offset=record.offset,
             line=record.line,
             request_id=id_of(raw.custom_id) or id_of(raw.key),
-            llm=name_of(decode_json(_NAMED, bytes(body)).model),
+            user=_user(named),
+            llm=name_of(named.model),
             request_type="batch",
         )
         return [self.gateway.bodies.prompted(row, body)]
+
+
+def _user(named: _Named) -> str | None:
+    """OpenAI has `user` and its successor `safety_identifier`, Anthropic `metadata.user_id`."""
+    whose = nested(_WHOSE, named.metadata) or _Whose()
+    return id_of(named.safety_identifier) or id_of(named.user) or id_of(whose.user_id)
 
 
 def _status(raw: _Result, *, has_error: bool) -> Status:
@@ -242,7 +260,7 @@ FORMATS: tuple[Format, ...] = (
         title="Batch input of OpenAI, vLLM, Anthropic or Gemini (JSON lines)",
         framing="lines",
         best_grade="A",
-        supplies=("request_id", "llm", "request_type", "prompt_tokens", "block_keys"),
+        supplies=("request_id", "user", "llm", "request_type", "prompt_tokens", "block_keys"),
         missing={
             "cached_tokens": "the output file of the batch, and vLLM run-batch with"
             " --enable-prompt-tokens-details",

@@ -93,7 +93,7 @@ class _LogFile:
             line=record.line,
             request_id=id_of(raw.id),
             session_id=id_of(metadata.session_id),
-            tenant=id_of(metadata.user),
+            user=id_of(metadata.user),
             llm=name_of(raw.ai_model),
             arrived_at_ns=created,
             e2e_ns=elapsed_ns("response_time", took, flags, power=_MS),
@@ -148,7 +148,7 @@ FORMATS: tuple[Format, ...] = (
         supplies=(
             "request_id",
             "session_id",
-            "tenant",
+            "user",
             "llm",
             "arrived_at_ns",
             "prompt_tokens",

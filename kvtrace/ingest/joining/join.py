@@ -30,6 +30,7 @@ _NAMES: Final = (
     "parent_key",
     "turn",
     "tenant_key",
+    "user_key",
     "llm",
     "adapter",
     "request_type",

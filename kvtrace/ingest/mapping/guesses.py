@@ -61,7 +61,7 @@ class Guess:
 
 
 _ANY_STATUS: Final = StatusSpec(FieldRef("status", ("status",)))
-_REPEATED: Final = ("session", "tenant", "parent")
+_REPEATED: Final = ("session", "tenant", "user", "parent")
 _PLAIN_KINDS: Final = frozenset({"messages", "numbers", "ids", "flag"})
 
 

@@ -40,6 +40,7 @@ TEXT_FIELDS: Final = {
     "session": "session_id",
     "parent": "parent_id",
     "tenant": "tenant",
+    "user": "user",
     "model": "llm",
     "adapter": "adapter",
     "request_type": "request_type",

@@ -174,7 +174,7 @@ class MappedRows:
         row = RequestRow(offset=record.offset, line=record.line, is_benchmark=source.is_benchmark)
         for column, ref in source.texts.items():
             text = self._text(ref)
-            if text is not None and (column.endswith(("_id", "tenant")) or _is_name(text)):
+            if text is not None and (column.endswith(("_id", "tenant", "user")) or _is_name(text)):
                 setattr(row, column, text)
         self._set_turn(row)
         self._set_status(row)

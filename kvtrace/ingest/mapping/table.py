@@ -12,7 +12,7 @@ from kvtrace.errors import Location, UsageError
 from kvtrace.ingest.mapping.spec import FieldRef
 
 _ALIASES: Final = {
-    "llm": "model", "session_id": "session", "user": "tenant", "user_id": "tenant",
+    "llm": "model", "session_id": "session", "user_id": "user", "end_user": "user",
     "id": "request_id", "parent_id": "parent", "input_tokens": "prompt_tokens",
     "completion_tokens": "output_tokens", "latency": "e2e", "duration": "e2e",
     "hash_ids": "block_hashes", "messages": "prompt", "timestamp": "time.field",

@@ -13,7 +13,7 @@ from kvtrace.ingest.mapping.spec import UNIT_WORDS
 from kvtrace.ingest.mapping.suggest import Suggested, spelled_toml, unit_of
 
 _FIELDS: Final = (
-    "request_id", "session", "parent", "turn", "tenant", "model", "adapter", "request_type",
+    "request_id", "session", "parent", "turn", "tenant", "user", "model", "adapter", "request_type",
     "usage", "prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens",
     "reasoning_tokens", "total_tokens", "ttft", "tpot", "queue", "prefill", "e2e",
     "first_token_at", "finished_at", "status", "failed", "gateway_cache_hit", "block_hashes",

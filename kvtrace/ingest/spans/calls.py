@@ -33,7 +33,7 @@ ENGINE_SPAN: Final = "llm_request"
 CALL_COLUMNS: Final = (
     "request_id",
     "session_id",
-    "tenant",
+    "user",
     "llm",
     "request_type",
     "arrived_at_ns",
@@ -59,6 +59,12 @@ _SESSION: Final = (
     "gen_ai.conversation.id",
     "session.id",
     "traceloop.association.properties.session_id",
+)
+_USER: Final = (
+    "enduser.id",
+    "user.id",
+    "llm.user",
+    "traceloop.association.properties.user_id",
 )
 _ENGINES: Final = (("sglang", "sglang"), ("vllm", "vllm"), ("trt", "tensorrt_llm"))
 """What the instrumentation's name holds → the engine."""
@@ -116,7 +122,7 @@ class CallReader:
             line=record.line,
             request_id=told.text("gen_ai.request.id", "gen_ai.response.id"),
             session_id=told.text(*_SESSION),
-            tenant=told.text("enduser.id", "user.id"),
+            user=told.text(*_USER),
             llm=told.text("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
             request_type=told.text(*_OPERATION),
             arrived_at_ns=self._start(span),

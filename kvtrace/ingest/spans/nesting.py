@@ -22,7 +22,7 @@ _KNOWN_SPANS: Final = 500_000
 _MAX_DEPTH: Final = 64
 _MOST_INSIDE: Final = 1_000
 """Calls that wait for one span; the others stand for themselves."""
-_FROM_OUTER: Final = ("request_id", "session_id", "tenant", "llm", "request_type")
+_FROM_OUTER: Final = ("request_id", "session_id", "user", "llm", "request_type")
 
 
 @dataclass(slots=True, eq=False)
@@ -140,7 +140,7 @@ class CallBook:
         for _ in range(_MAX_DEPTH):
             if outer is None:
                 return
-            for name in _FROM_OUTER if outer.inner == 1 else ("session_id", "tenant"):
+            for name in _FROM_OUTER if outer.inner == 1 else ("session_id", "user"):
                 if getattr(row, name) is None:
                     setattr(row, name, getattr(outer.row, name))
             if outer.inner > 1:

@@ -10,7 +10,7 @@ from kvtrace.report.questions.part import SHORT_ROWS, Part, absent_part
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import TableView, table_view
 
-_GROUPS: Final = ("llm", "tenant", "session", "adapter", "request_type", "hour_of_day")
+_GROUPS: Final = ("llm", "tenant", "user", "session", "adapter", "request_type", "hour_of_day")
 
 
 def groups(record: AuditRecord, texts: Texts) -> Part:

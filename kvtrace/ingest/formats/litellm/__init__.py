@@ -15,6 +15,7 @@ _SUPPLIES = (
     "request_id",
     "session_id",
     "tenant",
+    "user",
     "llm",
     "request_type",
     "arrived_at_ns",

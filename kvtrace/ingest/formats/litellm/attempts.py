@@ -37,6 +37,7 @@ class Attempt(msgspec.Struct, gc=False, kw_only=True):
     session_id: str | None
     parent_id: str | None = None
     tenant: str | None
+    user: str | None
     llm: str | None
     call_type: str | None
     status: str | None
@@ -89,6 +90,7 @@ class LiteLlmFile(GatewayFile):
             session_id=call.session_id,
             parent_id=call.parent_id,
             tenant=call.tenant,
+            user=call.user,
             llm=call.llm,
             request_type=_call_type(call.call_type),
             arrived_at_ns=start,

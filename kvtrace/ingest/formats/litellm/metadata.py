@@ -14,6 +14,8 @@ COUNTS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
 """Counts of the record itself; its prompt includes Anthropic's reads and writes."""
 _EMPTY: Final = (b"", b"null", b'""', b'"null"', b'"{}"')
 _ZEROS: Final = (0, "0")
+_NO_OWNER: Final = "default_user_id"
+"""The user of the proxy's own key."""
 
 
 class _WithUsage(msgspec.Struct, gc=False):
@@ -32,6 +34,8 @@ class Metadata(msgspec.Struct, gc=False):
 
     user_api_key_hash: object = None
     user_api_key_team_id: object = None
+    user_api_key_end_user_id: object = None
+    user_api_key_user_id: object = None
     usage_object: msgspec.Raw = NO_VALUE
     additional_usage_values: msgspec.Raw = NO_VALUE
     status: object = None
@@ -69,9 +73,14 @@ class Metadata(msgspec.Struct, gc=False):
         return usage
 
 
-def tenant_of(*candidates: object) -> str | None:
-    """The first known of team, key and end user; it is hashed like every id."""
+def first_id(*candidates: object) -> str | None:
+    """The first known of some ids, the most telling first; it is hashed like every id."""
     return next((text for value in candidates if (text := id_of(value))), None)
+
+
+def user_of(*candidates: object) -> str | None:
+    """The first known of some ids of users; the owner that keys without one get is nobody."""
+    return first_id(*(one for one in candidates if one != _NO_OWNER))
 
 
 def _in_openai_names(usage: Mapping[str, object]) -> dict[str, object]:

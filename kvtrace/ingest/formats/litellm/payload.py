@@ -9,7 +9,7 @@ import msgspec
 
 from kvtrace.ingest.contract import Guess, Head, ReadContext, Record, Row
 from kvtrace.ingest.formats.litellm.attempts import UNREADABLE_FLAG, Attempt, LiteLlmFile
-from kvtrace.ingest.formats.litellm.metadata import COUNTS, Metadata, tenant_of
+from kvtrace.ingest.formats.litellm.metadata import COUNTS, Metadata, first_id, user_of
 from kvtrace.ingest.prompts.bodies import Body
 from kvtrace.ingest.prompts.rows import Prompted
 from kvtrace.ingest.values.jsonfields import decode_json, elapsed_ns
@@ -49,6 +49,7 @@ class _Payload(msgspec.Struct, gc=False):
     model: object = None
     cache_hit: msgspec.Raw = NO_VALUE
     end_user: object = None
+    user: object = None
     team_id: object = None
     api_key: object = None
     metadata: msgspec.Raw = NO_VALUE
@@ -86,12 +87,17 @@ class _PayloadFile:
             request_id=id_of(raw.id) or id_of(raw.request_id) or id_of(raw.litellm_call_id),
             session_id=id_of(raw.session_id),
             parent_id=None if parameters is None else id_of(parameters.previous_response_id),
-            tenant=tenant_of(
+            tenant=first_id(
                 metadata.user_api_key_team_id,
                 raw.team_id,
                 metadata.user_api_key_hash,
                 raw.api_key,
+            ),
+            user=user_of(
                 raw.end_user,
+                metadata.user_api_key_end_user_id,
+                raw.user,
+                metadata.user_api_key_user_id,
             ),
             llm=name_of(raw.model),
             call_type=name_of(raw.call_type),

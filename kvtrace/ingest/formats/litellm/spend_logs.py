@@ -9,7 +9,7 @@ import msgspec
 
 from kvtrace.ingest.contract import Guess, Head, ReadContext, Record, RequestRow
 from kvtrace.ingest.formats.litellm.attempts import UNREADABLE_FLAG, Attempt, LiteLlmFile
-from kvtrace.ingest.formats.litellm.metadata import COUNTS, Metadata, tenant_of
+from kvtrace.ingest.formats.litellm.metadata import COUNTS, Metadata, first_id, user_of
 from kvtrace.ingest.prompts.rows import Prompted
 from kvtrace.ingest.values.cells import BadCellError, CsvTable, sniff_columns
 from kvtrace.ingest.values.jsonfields import elapsed_ns
@@ -56,7 +56,8 @@ def _attempt(known: dict[str, str], metadata: Metadata, flags: list[str]) -> Att
     return Attempt(
         request_id=known.get("request_id"),
         session_id=known.get("session_id"),
-        tenant=tenant_of(known.get("team_id"), known.get("api_key"), known.get("end_user")),
+        tenant=first_id(known.get("team_id"), known.get("api_key")),
+        user=user_of(known.get("end_user"), known.get("user")),
         llm=known.get("model"),
         call_type=known.get("call_type"),
         status=known.get("status") or name_of(metadata.status),
