@@ -5,7 +5,7 @@
 -- reads: requests, reuse, continuations
 -- order: place
 -- note: read: tokens that one LRU cache of held_bytes (HBM and idle DRAM of all instances) misses and one of held_bytes + pool_bytes holds. written: tokens that neither holds, each stored as it is computed; tokens of generation come on top.
--- note: bytes count in the minute (bucket_s) in which the request arrives; minutes without requests count as 0. Bursts within a minute are smoothed: the replay has them.
+-- note: bytes count in the minute (bucket_s) in which the request arrives; minutes without requests count as 0 and are not listed, so that a log with an instant far off takes no longer. Bursts within a minute are smoothed: the replay has them.
 -- note: ports are full duplex, so that a node needs what its busier direction needs; both directions share its DRAM.
 -- note: no rows without kv_bytes_per_token, pool_bytes or a clock.
 with domains as (   -- one row per cache domain with blocks: tokens of a block
@@ -69,35 +69,59 @@ busy_minutes as (   -- one row per minute with requests, counted from the first
     from atoms
     group by minute
 ),
-minutes as (   -- one row per minute from the first arrival to the last
+span as (   -- one row: minutes from the first arrival to the last, and those without requests
     select
-        series.minute,
-        coalesce(busy.read_tokens, 0) * getvariable('kv_bytes_per_token')::double
-            / getvariable('bucket_s')::bigint as read_bytes_per_s,
-        coalesce(busy.written_tokens, 0) * getvariable('kv_bytes_per_token')::double
-            / getvariable('bucket_s')::bigint as written_bytes_per_s
-    from (
-        select unnest(range(0, max(minute)::bigint + 1)) as minute from busy_minutes
-    ) as series
-    left join busy_minutes as busy on busy.minute = series.minute
+        max(minute)::bigint + 1 as minutes,
+        max(minute)::bigint + 1 - count(*) as idle_minutes
+    from busy_minutes
+    having count(*) > 0
 ),
-directions as (   -- one row per direction and minute
-    select 1 as place, 'read' as direction, read_bytes_per_s as bytes_per_s from minutes
+busy_rates as (   -- one row per minute with requests
+    select
+        read_tokens * getvariable('kv_bytes_per_token')::double
+            / getvariable('bucket_s')::bigint as read_bytes_per_s,
+        written_tokens * getvariable('kv_bytes_per_token')::double
+            / getvariable('bucket_s')::bigint as written_bytes_per_s
+    from busy_minutes
+),
+directions as (   -- one row per direction and minute with requests
+    select 1 as place, 'read' as direction, read_bytes_per_s as bytes_per_s from busy_rates
     union all
-    select 2, 'written', written_bytes_per_s from minutes
+    select 2, 'written', written_bytes_per_s from busy_rates
     union all
-    select 3, 'both', read_bytes_per_s + written_bytes_per_s from minutes
+    select 3, 'both', read_bytes_per_s + written_bytes_per_s from busy_rates
+),
+sorted_rates as (   -- one row per direction: its busy minutes in order; idle ones, all 0, come before them
+    select
+        place,
+        direction,
+        fsum(bytes_per_s) as bytes_per_s,
+        list(bytes_per_s order by bytes_per_s) as bytes_per_s_of_busy,
+        max(bytes_per_s) as peak_bytes_per_s
+    from directions
+    group by place, direction
+),
+ranks as (   -- one row per direction: the two minutes between which the P99 lies, as places in the list
+    select
+        sorted_rates.*,
+        span.minutes,
+        floor((span.minutes - 1) * 0.99)::bigint - span.idle_minutes + 1 as low_place,
+        ceil((span.minutes - 1) * 0.99)::bigint - span.idle_minutes + 1 as high_place,
+        (span.minutes - 1) * 0.99 - floor((span.minutes - 1) * 0.99) as part
+    from sorted_rates
+    cross join span
 ),
 rates as (   -- one row per direction
     select
         place,
         direction,
-        count(*) as minutes,
-        fsum(bytes_per_s) / count(*) as mean_bytes_per_s,
-        quantile_cont(bytes_per_s, 0.99) as p99_bytes_per_s,
-        max(bytes_per_s) as peak_bytes_per_s
-    from directions
-    group by place, direction
+        minutes,
+        bytes_per_s / minutes as mean_bytes_per_s,
+        case when low_place > 0 then bytes_per_s_of_busy[low_place] else 0 end * (1 - part)
+            + case when high_place > 0 then bytes_per_s_of_busy[high_place] else 0 end * part
+            as p99_bytes_per_s,
+        peak_bytes_per_s
+    from ranks
 ),
 limits as (   -- one row: bytes a second that one port of each node carries together, within the limit
     select

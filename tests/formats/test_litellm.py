@@ -18,7 +18,7 @@ DAMAGED = (FOLDER / "damaged.jsonl").read_bytes()
 CSV = (FOLDER / "spend.csv").read_bytes()
 CSV_DAMAGED = (FOLDER / "spend_damaged.csv").read_bytes()
 MS = 1_000_000
-CALL = json.loads(GOOD.splitlines()[0])
+ANSWERED = json.loads(GOOD.splitlines()[0])
 
 
 def test_tokens_wherever_the_version_puts_the_usage() -> None:
@@ -81,7 +81,7 @@ def test_ids_of_session_parent_and_tenant() -> None:
 
 def test_the_end_user_stands_before_the_owner_of_the_key() -> None:
     def user_of(**told: object) -> str | None:
-        [row] = read_bytes(PAYLOAD, json.dumps({**CALL, **told}).encode()).requests
+        [row] = read_bytes(PAYLOAD, json.dumps({**ANSWERED, **told}).encode()).requests
         return row.user
 
     owner = {"user_api_key_user_id": "owner"}
