@@ -202,6 +202,19 @@ def _pools_as_they_are(results: Sequence[ReplayResult], catalogue: Catalogue) ->
     return [one for one in pools if one.scenario.option_id not in narrow]
 
 
+def _narrow_pools(results: Sequence[ReplayResult], catalogue: Catalogue) -> list[ReplayResult]:
+    """Pools with KV of fewer bits that every depth replays."""
+    narrow = quantised_ids(one for one in catalogue.options if one.is_quick)
+    pools = (one for one in results if is_pool(one.scenario.option_id))
+    return [one for one in pools if one.scenario.option_id in narrow]
+
+
+def _nearest(pools: Sequence[ReplayResult]) -> list[str]:
+    """Those that compete with the fastest of them."""
+    limit_s = COMPETES_WITHIN * min(map(_mean_ttft_s, pools), default=0.0)
+    return [one.scenario.option_id for one in pools if _mean_ttft_s(one) <= limit_s]
+
+
 def _best_pool_routed(
     pools: Sequence[ReplayResult], catalogue: Catalogue, ground: Ground
 ) -> list[ReplayOption]:
@@ -231,9 +244,7 @@ def _on_one_less(
     if ground.fleet.instances < 2 or not pools:
         return ()
     smaller = ground.on(ground.fleet.instances - 1)
-    fastest_s = min(map(_mean_ttft_s, pools))
-    near = [one for one in pools if _mean_ttft_s(one) <= COMPETES_WITHIN * fastest_s]
-    first = [*LOCAL_OPTIONS, *(one.scenario.option_id for one in near)]
+    first = {*LOCAL_OPTIONS, *_nearest(pools), *_nearest(_narrow_pools(results, catalogue))}
     known = [one.scenario.option_id for one in results]
     fewer = run.all(_resized([one for one in known if one in first], smaller))
     if not _is_pool_kept(run.windowed, catalogue, results, fewer, ground):

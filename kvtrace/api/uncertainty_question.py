@@ -11,7 +11,6 @@ from kvtrace.api.replays import Replays, replay_window
 from kvtrace.audit.fleet.facts import FleetFacts
 from kvtrace.audit.money.bills import build_bills
 from kvtrace.audit.money.gpu_worth import gpu_worth
-from kvtrace.audit.options.kinds import quantised_ids
 from kvtrace.audit.slo.check import lookup_slack_s
 from kvtrace.audit.slo.end_replays import key_of, scenario_of
 from kvtrace.audit.slo.ends import Claim, RunKey
@@ -162,7 +161,6 @@ def likely_pool(asked: Asked) -> PoolCase | None:
         gpu_worth(asked.fleet),
         span_s,
         prefill_factor(asked.deployment),
-        quantised_ids(options),
     )
     return choose_pool(tuple(pool_cases(fleets, prices)))
 

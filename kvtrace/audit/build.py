@@ -19,7 +19,6 @@ from kvtrace.audit.money.build import Priced, build_economics, pair_of
 from kvtrace.audit.money.calendar import last_day, windows_per_day
 from kvtrace.audit.money.gpu_worth import gpu_worth, load_profile
 from kvtrace.audit.options.frontier import build_frontier
-from kvtrace.audit.options.kinds import quantised_ids
 from kvtrace.audit.options.table import Money, build_options
 from kvtrace.audit.record import (
     AUDIT_SCHEMA_VERSION,
@@ -337,7 +336,6 @@ def _weighing(inputs: AuditInput, basis: _Basis) -> Weighing:
         unconfirmed=inputs.unconfirmed,
         next_measurement=_next_measurement(inputs, basis.reuse),
         around=_circumstances(inputs),
-        quantised=quantised_ids(inputs.options),
         tiers_below_hbm=tiers_below_hbm(inputs.queries, basis.data),
     )
 

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 from kvtrace.audit.build import build_audit
+from kvtrace.audit.money.bills import Bills
+from kvtrace.audit.money.gpu_worth import gpu_worth
 from kvtrace.audit.record import CurvePoint
 from kvtrace.audit.slo.check import check_slo, lookup_slack_s
 from kvtrace.audit.slo.end_replays import replay_ends, worst_fleet
 from kvtrace.audit.slo.ends import ENDS, RunKey
 from kvtrace.audit.slo.fleets import build_fleets
+from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.uncertainty.sensitivity import (
     at_end,
     blocks_for_ratio,
@@ -25,9 +28,12 @@ from kvtrace.audit.uncertainty.sensitivity import (
     net_negative_range,
     prefill_factor,
 )
+from kvtrace.audit.verdict.pools import PoolPrices, pool_cases
 from kvtrace.audit.verdict.rivals import quantised_rivals
 from kvtrace.cost.slo_target import SloTarget
+from kvtrace.cost.tco.need import Need
 from kvtrace.replay.options.ground import Ground
+from kvtrace.replay.options.option import ReplayOption
 from kvtrace.replay.options.presets import build_scenarios
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario, TierSpec
@@ -38,6 +44,7 @@ from tests.unit.audit_fakes import (
     make_fleet,
     make_input,
     make_result,
+    make_scenario,
     make_trace,
     reuse_queries,
     standard_ends,
@@ -447,14 +454,65 @@ def test_routing_that_nobody_replayed_keeps_the_pool_from_paying() -> None:
 def test_kv_of_fewer_bits_that_does_the_same_is_a_condition_of_every_pool() -> None:
     # All keep 320 s on eight, and nobody replayed seven: idle DRAM in fp8 was not seen to miss it.
     narrow = make_result("dram_idle_fp8", title="DRAM in fp8", hits={"hbm": 4000})
-    fleets = build_fleets(make_trace(), (*standard_replays(), narrow))
-    (said,) = quantised_rivals(fleets, "pool_dram_rdma_direct", {"dram_idle_fp8"})
+    kinds = (replayed_in_fp8("dram_idle_fp8"),)
+    fleets = build_fleets(make_trace(), (*standard_replays(), narrow), options=kinds)
+    (said,) = quantised_rivals(fleets, "pool_dram_rdma_direct")
     assert "DRAM in fp8 keeps the TTFT and TPOT on as few instances" in said
     # On seven the pool keeps it; DRAM in fp8 waits 160 s more, 400 s in all.
     late = make_result("dram_idle_fp8", hits={"hbm": 4000}, queue_s=160.0, instances=7)
     fewer = (*standard_fewer(), late)
-    fleets = build_fleets(make_trace(), (*standard_replays(), narrow), fewer=fewer)
-    assert quantised_rivals(fleets, "pool_dram_rdma_direct", {"dram_idle_fp8"}) == ()
+    replays = (*standard_replays(), narrow)
+    fleets = build_fleets(make_trace(), replays, fewer=fewer, options=kinds)
+    assert quantised_rivals(fleets, "pool_dram_rdma_direct") == ()
+
+
+def replayed_in_fp8(option_id: str) -> ReplayOption:
+    return ReplayOption(
+        scenario=make_scenario(option_id, option_id),
+        family="pool" if option_id.startswith("pool_") else "local",
+        need=Need(),
+        is_quantised=True,
+    )
+
+
+def test_a_pool_in_fp8_saves_only_what_dram_in_fp8_does_not() -> None:
+    # The pool keeps the SLO on seven, in either format; idle DRAM as it is does not.
+    ids = ("pool_dram_tcp_fp8", "dram_idle_fp8")
+    kinds = tuple(map(replayed_in_fp8, ids))
+    hits = {"hbm": 2000, "pool": 4400}
+    pool = [make_result(ids[0], hits=hits, load_s=1.0, instances=n) for n in (8, 7)]
+    for queue_s, saved in ((0.0, 0), (160.0, 1)):
+        # DRAM in fp8 on seven: as fast as today, or 400 s where today takes 320 s.
+        dram = [
+            make_result(ids[1], hits={"hbm": 4000}, queue_s=late, instances=n)
+            for n, late in ((8, 0.0), (7, queue_s))
+        ]
+        fleets = build_fleets(
+            make_trace(),
+            (*standard_replays(), pool[0], dram[0]),
+            fewer=(*standard_fewer(), pool[1], dram[1]),
+            options=kinds,
+        )
+        assert fleets.saved("pool_dram_tcp_fp8").at_least == saved
+        # A pool with KV as it is has no such rival.
+        assert "dram_idle_fp8" not in fleets.rivals_of("pool_dram_rdma_direct")
+        assert "dram_idle_fp8" in fleets.rivals_of("pool_dram_tcp_fp8")
+
+
+def test_a_pool_in_fp8_is_weighed_only_beside_a_rival_in_fp8() -> None:
+    pool = make_result("pool_dram_tcp_fp8", hits={"hbm": 2000, "pool": 4400}, load_s=1.0)
+    dram = make_result("dram_idle_fp8", hits={"hbm": 4000})
+    for others, weighed in (((), False), ((dram,), True)):
+        kinds = tuple(replayed_in_fp8(r.scenario.option_id) for r in (pool, *others))
+        replays = (*standard_replays(), pool, *others)
+        fleets = build_fleets(make_trace(), replays, options=kinds)
+        fleet = make_fleet()
+        prices = PoolPrices(Bills(fleet), gpu_worth(fleet), 3600.0, Range.exact(1.0))
+        cases = {case.option_id: case for case in pool_cases(fleets, prices)}
+        assert ("pool_dram_tcp_fp8" in cases) is weighed
+        assert not cases["pool_dram_rdma_direct"].is_quantised
+        if weighed:
+            assert cases["pool_dram_tcp_fp8"].is_quantised
 
 
 def test_reuse_older_than_the_window_is_not_erased() -> None:

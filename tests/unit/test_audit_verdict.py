@@ -554,3 +554,34 @@ def test_a_replay_that_starts_cold_leaves_its_answer_open() -> None:
     verdict = decide(dear, [])
     assert verdict.outcome == "does_not_pay"
     assert "starts with empty caches" in verdict.conditions[-1]
+
+
+def test_kv_of_fewer_bits_pays_only_if_answers_stay_good_and_says_how_to_test() -> None:
+    # The same numbers pay with KV as it is.
+    verdict = decide(replace(PAYS, pools=pool(is_quantised=True)), [])
+    assert verdict.outcome == "pays_only_if"
+    assert "answers are as good as you need" in verdict.headline
+    for said in (verdict.reasons, verdict.conditions):
+        assert any("not evaluated here" in one and "--kv-cache-dtype fp8" in one for one in said)
+    assert not any("not evaluated" in one for one in decide(PAYS, []).reasons)
+
+
+def test_what_pays_as_it_is_comes_before_more_with_fewer_bits() -> None:
+    narrow = replace(
+        POOL,
+        option_id="pool_dram_rdma_direct_fp8",
+        is_quantised=True,
+        saving=Range(90_000, 120_000, 150_000),
+        tail_s=1.0,
+    )
+    best = choose_pool((narrow, POOL))
+    assert best is not None
+    assert best.option_id == POOL.option_id
+    # Nothing pays: more is saved with fewer bits. Equal: as it is, though its tail is longer.
+    dear = Range(200_000, 210_000, 220_000)
+    best = choose_pool((replace(narrow, cost=dear), replace(POOL, cost=dear)))
+    assert best is not None
+    assert best.is_quantised
+    best = choose_pool((replace(narrow, cost=dear, saving=POOL.saving), replace(POOL, cost=dear)))
+    assert best is not None
+    assert best.option_id == POOL.option_id

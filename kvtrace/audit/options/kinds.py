@@ -25,9 +25,8 @@ def quantised_ids(options: Iterable[ReplayOption]) -> frozenset[str]:
 
 
 def unweighed_ids(options: Iterable[ReplayOption]) -> frozenset[str]:
-    """Options that are no rivals of a pool: of fewer bits, or mixes that only `full` replays.
+    """Options that are no rivals of a pool: mixes that only `full` replays.
 
     A mix is compared in the table and on the frontier; how few instances it needs is not asked.
     """
-    found = tuple(options)
-    return quantised_ids(found) | {one.option_id for one in found if not one.is_quick}
+    return frozenset(one.option_id for one in options if not one.is_quick)

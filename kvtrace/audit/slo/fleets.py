@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kvtrace.audit.findings.check import is_local, is_pool
-from kvtrace.audit.options.kinds import priced_ids, unweighed_ids
+from kvtrace.audit.options.kinds import priced_ids, quantised_ids, unweighed_ids
 from kvtrace.audit.slo.check import AS_TODAY, check_slo
 from kvtrace.audit.slo.ends import Claim, EndFleet
 from kvtrace.audit.slo.figures import SloCheck
@@ -68,6 +68,13 @@ class Fleets:
     """Options without a pool that cost nothing: all of them are rivals of a pool at once."""
     priced_ids: tuple[str, ...] = ()
     """Options without a pool that cost something: each is a rival net of its cost."""
+    narrow: frozenset[str] = frozenset()
+    """Options with KV of fewer bits, pools among them. As rivals they stand against pools with such
+    KV alone: answers may differ, which nobody evaluated here."""
+    narrow_local_ids: tuple[str, ...] = ()
+    """As `local_ids`, with KV of fewer bits."""
+    narrow_priced_ids: tuple[str, ...] = ()
+    """As `priced_ids`, with KV of fewer bits."""
     ends: tuple[EndFleet, ...] = ()
     """The same at the ends of the constants; empty: not replayed there."""
     reserves: Mapping[str, int] = field(default_factory=dict)
@@ -83,6 +90,21 @@ class Fleets:
         """The best option without a pool."""
         return None if self.rival_id is None else self.standings[self.rival_id]
 
+    def rivals_of(self, option_id: str) -> tuple[str, ...]:
+        """Options without a pool that cost nothing and may stand in the place of this one."""
+        return (*self.local_ids, *(self.narrow_local_ids if option_id in self.narrow else ()))
+
+    def priced_rivals_of(self, option_id: str) -> tuple[str, ...]:
+        """The same of those that cost something."""
+        return (*self.priced_ids, *(self.narrow_priced_ids if option_id in self.narrow else ()))
+
+    def best_rival_of(self, option_id: str) -> Standing | None:
+        """The best of those that cost nothing."""
+        if option_id not in self.narrow:
+            return self.rival
+        found = _rival([(ident, self.standings[ident]) for ident in self.rivals_of(option_id)])
+        return None if found is None else self.standings[found]
+
     @property
     def is_overloaded(self) -> bool:
         """No option carries the load, and no search found a fleet that does."""
@@ -91,9 +113,10 @@ class Fleets:
         )
 
     def saved(self, option_id: str, *, against: Iterable[str] | None = None) -> Saved:
-        """Whole instances that the option saves over all of `against` (default: all locals)."""
+        """Whole instances that the option saves over all of `against` (default: its rivals)."""
         mine = self.standings[option_id]
-        rivals = [self.standings[i] for i in (self.local_ids if against is None else against)]
+        others = self.rivals_of(option_id) if against is None else against
+        rivals = [self.standings[i] for i in others]
         rivals = [rival for rival in rivals if rival is not mine]
         need = mine.most
         if need is None or not rivals:
@@ -156,7 +179,8 @@ class Fleets:
         """What the ends of the constants have to be asked: all that is saved over any reference."""
         found: dict[Claim, None] = {}
         for ident, mine in self.standings.items():
-            for against in (self.local_ids, (TODAY,), *((i,) for i in self.priced_ids)):
+            priced = self.priced_rivals_of(ident)
+            for against in (self.rivals_of(ident), (TODAY,), *((i,) for i in priced)):
                 saved = self.saved(ident, against=[i for i in against if i in self.standings])
                 rivals = [self.standings[i] for i in against if i in self.standings and i != ident]
                 if saved.at_least and mine.most is not None:
@@ -259,7 +283,7 @@ def build_fleets(
     nothing. KV of fewer bits is no rival of KV as it is, for answers may differ; nor are mixes that
     only `--depth full` replays.
     """
-    priced, apart = priced_ids(options), unweighed_ids(options)
+    priced, apart, narrow = priced_ids(options), unweighed_ids(options), quantised_ids(options)
     if trace is None or not results:
         return Fleets({}, None)
     slack, found = slack_s or {}, searched or {}
@@ -290,14 +314,17 @@ def build_fleets(
         for i, one in standings.items()
         if i not in apart and (is_local(i) or _is_without_pool(i, one.result))
     ]
-    local_ids = tuple(i for i in rivals if i not in priced)
+    local_ids = tuple(i for i in rivals if i not in priced and i not in narrow)
     return Fleets(
         standings,
         today,
         instances=results[0].scenario.instances,
         rival_id=_rival([(i, standings[i]) for i in local_ids]),
         local_ids=local_ids,
-        priced_ids=tuple(i for i in rivals if i in priced),
+        priced_ids=tuple(i for i in rivals if i in priced and i not in narrow),
+        narrow=narrow,
+        narrow_local_ids=tuple(i for i in rivals if i in narrow and i not in priced),
+        narrow_priced_ids=tuple(i for i in rivals if i in narrow and i in priced),
         ends=tuple(ends),
         reserves=reserves or {},
         spare=spare,

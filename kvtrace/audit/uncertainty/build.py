@@ -81,7 +81,7 @@ def _is_of(design: ReplayedDesign, weighed: Weighed, fleets: Fleets) -> bool:
     its claim is then over all of these.
     """
     pool, rival_id = weighed.pool, weighed.rival.scenario.option_id
-    alike = fleets.local_ids if pool.net_of is None else ()
+    alike = fleets.rivals_of(pool.option_id) if pool.net_of is None else ()
     return design.option_id == pool.option_id and design.rival_id in (rival_id, *alike)
 
 

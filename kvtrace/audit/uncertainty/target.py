@@ -18,7 +18,7 @@ def target_claim(
     asked, or where no option is left to compare with.
     """
     mine = fleets.standings[option_id]
-    rivals = [fleets.standings[i] for i in against or fleets.local_ids if i != option_id]
+    rivals = [fleets.standings[i] for i in against or fleets.rivals_of(option_id) if i != option_id]
     if not rivals:
         return None
     saved = fleets.saved(option_id, against=against).at_least

@@ -88,6 +88,8 @@ class PoolCase:
     """A tail that is longer but rests on too few requests to be judged, for people."""
     is_feasible: bool = True
     """It carries the load on the stated fleet."""
+    is_quantised: bool = False
+    """KV of fewer bits than today's: accuracy is not evaluated here."""
     rival: Rival | None = None
     """The one that leaves it least: saving, cost and hits are beyond that one's; null: the best
     that costs nothing, as `Case` has it."""
@@ -132,10 +134,12 @@ class PoolCase:
 def choose_pool(pools: Sequence[PoolCase]) -> PoolCase | None:
     """The pooled option with the best chance; the only place that picks one.
 
-    First those that pay, else those that keep the SLO, replayed ones before estimates; then the
-    largest margin. Of equals the lower tail, then the lower cost, then the simpler path.
+    First those that pay, KV in as many bits as today before KV in fewer, else those that keep the
+    SLO, replayed ones before estimates; then the largest margin. Of equals those with as many bits,
+    then the lower tail, then the lower cost, then the simpler path.
     """
     for some in (
+        [pool for pool in pools if pool.is_paying and not pool.is_quantised],
         [pool for pool in pools if pool.is_paying],
         [pool for pool in pools if pool.keeps_slo and pool.instances_saved.low >= 1],
         [pool for pool in pools if pool.keeps_slo and pool.is_shown_at_the_middle],
@@ -152,6 +156,7 @@ def choose_pool(pools: Sequence[PoolCase]) -> PoolCase | None:
     step = TIE.value * max(pool.cost.value for pool in pools)
     best = max(pool.saving.value - pool.cost.value for pool in pools)
     equal = [pool for pool in pools if pool.saving.value - pool.cost.value >= best - step]
+    equal = [pool for pool in equal if not pool.is_quantised] or equal
     shortest = min(pool.tail_s for pool in equal)
     equal = [p for p in equal if p.tail_s <= shortest * (1 + TAIL_TOLERANCE.value)]
     cheapest = min(pool.cost.value for pool in equal)

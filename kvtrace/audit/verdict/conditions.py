@@ -6,7 +6,7 @@ from datetime import date
 
 from kvtrace.audit.thresholds import LITTLE, PREFILL_BINDS
 from kvtrace.audit.verdict.cases import Case, Chance, PoolCase
-from kvtrace.audit.verdict.words import usd, whole_gpus, window_text
+from kvtrace.audit.verdict.words import ACCURACY, usd, whole_gpus, window_text
 from kvtrace.units import format_rate, format_seconds
 
 
@@ -153,6 +153,8 @@ def standing_conditions(case: Case) -> tuple[str, ...]:
         conditions.append(f"the assumed settings hold: {', '.join(case.unconfirmed)}")
     if case.chance is not None and not case.chance.is_high:
         conditions.append(chance_text(case.chance))
+    if best is not None and best.is_quantised:
+        conditions.append(f"its answers are as good as you need: {ACCURACY}")
     return (*conditions, *case.unreplayed_rivals, *case.narrow_rivals)
 
 
@@ -205,6 +207,8 @@ def lead(case: Case, pool: PoolCase) -> str:
         return "routing that follows the cache does not serve the same hits"
     if case.narrow_rivals:
         return case.narrow_rivals[0]
+    if pool.is_quantised:
+        return "its answers are as good as you need, which is not evaluated here"
     return "a replay on fewer instances shows what it saves"
 
 

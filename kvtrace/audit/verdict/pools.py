@@ -33,25 +33,25 @@ class PoolPrices:
     """Of the arrivals."""
     factor: Range
     """Prefill seconds over the range of the GEMM efficiency."""
-    apart: frozenset[str] = frozenset()
-    """Options that are not weighed, since their answers may differ."""
 
 
 def pool_cases(fleets: Fleets, prices: PoolPrices) -> Iterator[PoolCase]:
     """One row per pooled option whose cost is known, against the rival that leaves it least.
 
     All options without a pool that cost nothing are one rival; each that costs something is one
-    more, net of what it costs.
+    more, net of what it costs. Against a pool with KV of fewer bits those of fewer bits are rivals,
+    too: without one of them it is not weighed, for what the bits give is not the pool's.
     """
-    rival = fleets.rival
-    if rival is None:
-        return
     for ident, standing in fleets.standings.items():
-        cost = prices.bills.usd_per_month(ident)
-        if not is_pool(ident) or cost is None or ident in prices.apart:
+        cost, rival = prices.bills.usd_per_month(ident), fleets.best_rival_of(ident)
+        if not is_pool(ident) or cost is None or rival is None:
+            continue
+        if ident in fleets.narrow and not fleets.narrow_local_ids:
             continue
         case = _pool_case(fleets, standing, rival, prices, cost)
-        others = (_against_priced(case, fleets, one, prices) for one in fleets.priced_ids)
+        others = (
+            _against_priced(case, fleets, one, prices) for one in fleets.priced_rivals_of(ident)
+        )
         yield min((case, *(one for one in others if one is not None)), key=_margin)
 
 
@@ -150,6 +150,7 @@ def _pool_case(
         worst_excess=_excess(check),
         unjudged=_unjudged(standing),
         is_feasible=standing.is_feasible,
+        is_quantised=result.scenario.option_id in fleets.narrow,
         rival=_rival(rival),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from kvtrace.audit.findings.check import is_local
@@ -28,16 +28,19 @@ def unreplayed_rivals(fleets: Fleets, fleet: Fleet) -> tuple[str, ...]:
     )
 
 
-def quantised_rivals(fleets: Fleets, pool_id: str, quantised: Collection[str]) -> tuple[str, ...]:
+def quantised_rivals(fleets: Fleets, pool_id: str) -> tuple[str, ...]:
     """What must hold of options without a pool that do as well with KV of fewer bits.
 
-    They are no rivals of KV as it is, since nobody evaluated their answers here.
+    They are no rivals of KV as it is, since nobody evaluated their answers here; a pool with such
+    KV has been weighed against them.
     """
+    if pool_id in fleets.narrow:
+        return ()
     pool = fleets.standings[pool_id]
     able = [
         standing.result.scenario.title
         for ident, standing in fleets.standings.items()
-        if ident in quantised
+        if ident in fleets.narrow
         and is_local(ident)
         and standing.is_feasible
         and standing.least <= (pool.most or fleets.instances)

@@ -61,7 +61,7 @@ def decide(case: Case, carrying_numbers: list[Quantity]) -> Verdict:
         headline=decision.headline,
         reasons=[
             *decision.reasons,
-            *(one for one in (_net_of(pool), case.today, case.latency) if one),
+            *(one for one in (_net_of(pool), _accuracy(pool), case.today, case.latency) if one),
         ],
         conditions=list(decision.conditions),
         carrying_numbers=carrying_numbers,
@@ -81,6 +81,11 @@ def _net_of(pool: PoolCase | None) -> str:
         "is beyond what that one saves, and its cost is what it takes more than that one "
         "(modelled)"
     )
+
+
+def _accuracy(pool: PoolCase | None) -> str:
+    """What nobody evaluated of the named pool; empty: KV has as many bits as today."""
+    return f"{pool.title}: {words.ACCURACY}" if pool is not None and pool.is_quantised else ""
 
 
 def _doubted(doubt: str, decision: Decision) -> Decision:
@@ -122,12 +127,14 @@ def pays(case: Case) -> Decision | None:
     The low value is whole instances that replays without them did not miss. Where nothing without a
     pool carries the load there is no TTFT of today to keep, so it takes the user's word. A window
     shorter than a day does not show the hour that sizes the fleet. Where what is open was sampled,
-    the pool pays in nearly all samples.
+    the pool pays in nearly all samples. KV of fewer bits may change answers: it pays only if not.
     """
     is_open = bool(case.unconfirmed or case.unreplayed_rivals or case.narrow_rivals or case.log_gap)
     is_open = is_open or case.is_chance_low or case.around.dominant is not None
     is_settled = case.covers_a_day and not (is_open or case.is_pool_needed)
     best = case.best_pool
+    if best is not None and best.is_quantised:
+        return None
     if best is None or not (case.is_long_enough and is_settled and best.is_paying):
         return None
     if not case.adds_hits(best):

@@ -22,6 +22,7 @@ from kvtrace.audit.verdict.weighing import Weighing
 from kvtrace.audit.verdict.words import percent
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.reusable import reusable_tokens
+from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.summary import percentiles
 from kvtrace.units import format_seconds
 
@@ -88,7 +89,7 @@ def build_case(weighing: Weighing) -> Case:
 
 
 def _prices(weighing: Weighing, span_s: float) -> PoolPrices:
-    return PoolPrices(weighing.bills, weighing.worth, span_s, weighing.factor, weighing.quantised)
+    return PoolPrices(weighing.bills, weighing.worth, span_s, weighing.factor)
 
 
 def _with_rivals(case: Case, weighing: Weighing) -> Case:
@@ -103,16 +104,22 @@ def _with_rivals(case: Case, weighing: Weighing) -> Case:
         rival.scenario,
         weighing.reuse.hit_curve,
         block_tokens=weighing.trace.block_size_tokens,
-        bytes_per_token=weighing.deployment.kv_bytes_per_token_unreplicated,
+        bytes_per_token=_stored_bytes_per_token(pool.scenario, weighing),
     )
     return replace(
         case,
         latency=_latency(case, weighing),
         unreplayed_rivals=unreplayed_rivals(weighing.fleets, weighing.fleet),
-        narrow_rivals=quantised_rivals(weighing.fleets, best.option_id, weighing.quantised),
+        narrow_rivals=quantised_rivals(weighing.fleets, best.option_id),
         pool_capacity=size,
         is_pool_small=is_small,
     )
+
+
+def _stored_bytes_per_token(pool: Scenario, weighing: Weighing) -> float:
+    """Of its deepest tier: fewer where its KV has fewer bits than today's."""
+    stored = pool.tiers[-1].stored_bytes_per_token if pool.tiers else None
+    return stored or weighing.deployment.kv_bytes_per_token_unreplicated
 
 
 def _reusable(weighing: Weighing) -> int | None:

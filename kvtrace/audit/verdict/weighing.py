@@ -52,8 +52,6 @@ class Weighing:
     unconfirmed: tuple[str, ...]
     next_measurement: NextMeasurement | None
     around: Circumstances = field(default_factory=Circumstances)
-    quantised: frozenset[str] = frozenset()
-    """Options with KV of fewer bits than today's."""
     tiers_below_hbm: str | None = None
     """How the logs show that the running system has a tier below HBM; null: they do not."""
 

@@ -17,6 +17,11 @@ WHY_UNKNOWN: Final[dict[Grade, str]] = {
     "C": "The source holds aggregates only: a hit ratio of today's cache, no request and no block",
     "L": "The source holds lengths and latencies only: reuse is unknown, not zero",
 }
+ACCURACY: Final = (
+    "accuracy with KV in fp8 is not evaluated here; run your own evaluation with the engine's KV "
+    "format switched (`--kv-cache-dtype fp8` in vLLM) against today's, on prompts as long as yours"
+)
+"""Said wherever an option with KV of fewer bits is named best."""
 
 
 def counted(number: int, noun: str) -> str:

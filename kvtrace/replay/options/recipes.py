@@ -225,7 +225,7 @@ def _locals(instances: int) -> Iterator[Recipe]:
         for one in (base, kv_routed(base)):
             is_quick = base.is_quick or one == usual
             for change in (one, quantised(one)):
-                is_told = base is IDLE_DRAM and one == usual
+                is_told = base in (HBM_ONLY, IDLE_DRAM, BOUGHT_DRAM) and one == usual
                 yield replace(change, is_quick=is_quick if change is one else is_told)
                 is_apart = base is HBM_ONLY and change == base
                 yield replace(isolated(change), is_quick=is_apart)

@@ -70,6 +70,7 @@ def _summary(found: Frontier, titles: dict[str, str], texts: Texts) -> str:
         )
     other = found.cheapest_as_it_is
     if other != found.cheapest:
+        said += " " + texts("options.accuracy")
         named = texts("unknown") if other is None else titles.get(other, other)
         said += " " + texts("chart.frontier.as_it_is", option=named)
     if found.unpriced:
