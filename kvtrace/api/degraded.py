@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from kvtrace.api.fleet_loads import PeakHour
 from kvtrace.api.fleet_questions import MOST_TIMES, stated_fleet
 from kvtrace.api.replays import Replays, WindowRuns
 from kvtrace.api.uncertainty_question import Asked, likely_pool
 from kvtrace.audit.findings.check import is_pool
+from kvtrace.audit.fleet.estimated_states import Degrading, estimated_states
 from kvtrace.audit.fleet.facts import DegradedFacts, FleetFacts
 from kvtrace.audit.fleet.record import DegradedState
 from kvtrace.audit.fleet.states import Judge
-from kvtrace.audit.options.kinds import quantised_ids
 from kvtrace.audit.slo.check import check_against, lookup_slack_s
-from kvtrace.audit.slo.fleets import TODAY
+from kvtrace.audit.slo.fleets import TODAY, todays
 from kvtrace.audit.slo.reference import Reference, reference_of
 from kvtrace.audit.thresholds import HOT_NODE
 from kvtrace.audit.window import arrival_span_s
 from kvtrace.exec.progress import Progress
-from kvtrace.replay.degraded import cold_window, with_cold_pool, with_hot_node, without_pool
+from kvtrace.replay.degraded import (
+    cold_window,
+    hot_rate_share,
+    with_cold_pool,
+    with_hot_node,
+    with_part_of_pool,
+    without_pool,
+)
 from kvtrace.replay.engine import simulate
 from kvtrace.replay.options.ground import Ground
 from kvtrace.replay.options.option import ReplayOption
@@ -28,6 +36,10 @@ from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.search import smallest_count
 from kvtrace.replay.window import WindowedTrace
+from kvtrace.schema.arrays import RequestTrace
+
+MOST_REPLAYED: Final = 12
+"""Pools whose states `--depth full` replays at most; the others are a surrogate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +50,10 @@ class DegradedSearch:
     instances: int
     ground: Ground
     pool_nodes: int
-    """Over which its blocks lie."""
+    """Over which its blocks lie; spare ones are not among them."""
+    left: float | None
+    """Of its capacity and rate with one node lost; null: it has no nodes of its own."""
+    spare_nodes: int
     today: Reference
     is_full: bool
     """Also a restart that leaves HBM warm, and searches for the reserve."""
@@ -69,35 +84,130 @@ def degraded_modes(
     run: WindowRuns,
     watch: Progress,
 ) -> FleetFacts:
-    """The facts with degraded modes: of all pools that were searched, else of the best."""
-    narrow = quantised_ids(replays.options)
-    pools = [ident for ident in facts.options if is_pool(ident) and ident not in narrow]
-    if facts.is_searched:
-        pools = [ident for ident in pools if facts.options[ident].is_searched]
-    elif pools:
-        pools = [_weighed(Asked(replays, facts, stated.deployment, stated.fleet, None), pools)]
+    """The facts with degraded modes of all pools.
+
+    Replayed: the best, at depth full as many of those that were searched as the budget allows. The
+    others are a surrogate, from their warm replays and from what the best lost.
+    """
+    pools = [ident for ident in facts.options if is_pool(ident)]
+    chosen = _replayed_ones(pools, facts, replays, stated)
     base = next(r for r in replays.results if r.scenario.option_id == facts.reference)
     is_same = replays.windowed is not None and peak.windowed.trace is replays.windowed.trace
-    if not pools or not peak.windowed.window.requests:
+    if not chosen or not peak.windowed.window.requests:
         return facts
     watch.start("degraded mode")
     if not is_same:
         base = run.all((base.scenario,))[0]
     today = reference_of(peak.windowed.window, base)
     known = (*replays.results, *replays.fewer) if is_same else ()
-    nodes = {one.option_id: _pool_nodes(one, stated) for one in replays.options}
-    searches = [_search(ident, facts, stated, today, known, nodes[ident]) for ident in pools]
+    options = {one.option_id: one for one in replays.options}
+    searches = [_search(options[ident], facts, stated, today, known) for ident in chosen]
     found = tuple(run.each(degrade_option, searches))
+    rest = _estimated([i for i in pools if i not in chosen], facts, replays, stated, found[0])
+    most = MOST_REPLAYED if facts.is_searched else 1
     count = sum(one.replays for one in found)
-    watch.finish(f"{len(found)} pool{'' if len(found) == 1 else 's'}, {count} replays")
-    return replace(facts, degraded=found)
+    watch.finish(
+        f"{len(found)} of {len(pools)} pools replayed (at most {most}), {count} replays; "
+        f"{len(rest)} by surrogate"
+    )
+    by_id = {one.option_id: one for one in (*found, *rest)}
+    in_order = (*chosen, *(ident for ident in pools if ident not in chosen))
+    degraded = tuple(by_id[ident] for ident in in_order if ident in by_id)
+    return replace(facts, degraded=degraded, degraded_most_replayed=most)
 
 
-def _pool_nodes(option: ReplayOption, stated: Ground) -> int:
-    """Nodes over which a pool lies: those bought for it, those of the GPUs, else the fleet's."""
+def _replayed_ones(
+    pools: Sequence[str], facts: FleetFacts, replays: Replays, stated: Ground
+) -> list[str]:
+    """The best pool first; at depth full those that were searched, within the budget."""
+    if not pools:
+        return []
+    searched = [ident for ident in pools if facts.options[ident].is_searched]
+    asked = Asked(replays, facts, stated.deployment, stated.fleet, None)
+    best = _weighed(asked, searched or pools)
+    others = [ident for ident in searched if ident != best] if facts.is_searched else []
+    return [best, *others][:MOST_REPLAYED]
+
+
+def _estimated(
+    pools: Sequence[str],
+    facts: FleetFacts,
+    replays: Replays,
+    stated: Ground,
+    best: DegradedFacts,
+) -> list[DegradedFacts]:
+    """The states of pools by surrogate, on the fewest instances that were replayed with the SLO
+    kept, else on the stated ones.
+    """
+    base = todays(replays.results)
+    if replays.windowed is None or base is None:
+        return []
+    trace = replays.windowed.window
+    today = reference_of(trace, base)
+    known = (*replays.results, *replays.fewer)
+    options = {one.option_id: one for one in replays.options}
+    found = []
+    for ident in pools:
+        search = _search(options[ident], facts, stated, today, known)
+        warm = _kept_on_fewest(trace, search, [r for r in known if r.scenario.option_id == ident])
+        instances = warm.scenario.instances
+        degrading = Degrading(
+            hot_factor=hot_rate_share(search.pool_nodes, HOT_NODE.value), left=search.left
+        )
+        down = search.down if search.instances == instances else None
+        states = estimated_states(
+            search.judge, trace, warm, degrading, down=down, pattern=best.states
+        )
+        found.append(
+            DegradedFacts(
+                option_id=ident,
+                instances=instances,
+                states=states,
+                span_s=best.span_s,
+                hot_share=HOT_NODE.value,
+                pool_nodes=search.pool_nodes,
+                reserve_instances=None,
+                reserve_at_slo=None,
+                replays=0,
+                is_replayed=False,
+                spare_nodes=search.spare_nodes,
+            )
+        )
+    return found
+
+
+def _kept_on_fewest(
+    trace: RequestTrace, search: DegradedSearch, made: Sequence[ReplayResult]
+) -> ReplayResult:
+    """Of the replays of one option, on the fewest instances where the SLO is kept, else most."""
+    judge = search.judge
+
+    def is_kept(result: ReplayResult) -> bool:
+        return check_against(
+            trace, result, search.today, slack_s=judge.slack_s, target=judge.target
+        ).is_kept
+
+    kept = [one for one in made if is_kept(one)]
+    if kept:
+        return min(kept, key=lambda one: one.scenario.instances)
+    return max(made, key=lambda one: one.scenario.instances)
+
+
+def _pool_nodes(option: ReplayOption, stated: Ground) -> tuple[int, float | None, int]:
+    """(nodes over which a pool lies, what is left of it without one, spare nodes).
+
+    A file system and a managed cache have their own redundancy: nothing is known of their nodes,
+    of which there are taken to be as many as the fleet's pool has.
+    """
+    fleet = stated.fleet
     if option.place == "peer_dram":
-        return max(1, stated.fleet.gpu_nodes)
-    return max(1, round(option.need.pool_nodes or stated.fleet.pool_nodes.value))
+        nodes = max(1, fleet.gpu_nodes)
+        return nodes, (nodes - 1) / nodes if nodes > 1 else None, 0
+    nodes, spare = max(1, round(fleet.pool_nodes.value)), round(fleet.spare_pool_nodes.value)
+    if not option.need.pool_nodes:
+        return nodes, None, 0
+    left = min(1.0, (nodes + spare - 1) / nodes)
+    return nodes, left if left > 0 else None, spare
 
 
 def _weighed(asked: Asked, pools: Sequence[str]) -> str:
@@ -107,14 +217,14 @@ def _weighed(asked: Asked, pools: Sequence[str]) -> str:
 
 
 def _search(
-    ident: str,
+    option: ReplayOption,
     facts: FleetFacts,
     stated: Ground,
     today: Reference,
     known: tuple[ReplayResult, ...],
-    pool_nodes: int,
 ) -> DegradedSearch:
-    fleet = stated.fleet
+    fleet, ident = stated.fleet, option.option_id
+    nodes, left, spare = _pool_nodes(option, stated)
     need = facts.options[ident].needs[0].instances
     instances = need or fleet.instances
     build = stated_fleet(stated).build
@@ -126,7 +236,9 @@ def _search(
         option_id=ident,
         instances=instances,
         ground=stated,
-        pool_nodes=pool_nodes,
+        pool_nodes=nodes,
+        left=left,
+        spare_nodes=spare,
         today=today,
         is_full=facts.is_searched,
         down=next((one for one in alike if one.scenario.instances == instances), None),
@@ -157,19 +269,24 @@ def degrade_option(windowed: WindowedTrace, search: DegradedSearch) -> DegradedF
     down = search.down or _replay(windowed, without_pool(scenario))
     hot = _replay(windowed, with_hot_node(scenario, nodes=nodes, share=HOT_NODE.value))
     cold_states, span_s, made = _cold_states(windowed, scenario, judge, search)
-    states = (
+    states = [
         *cold_states,
         judge.state("pool_down", window, down),
         judge.state("hot_node", window, hot),
-    )
+    ]
+    if search.left is not None:
+        less = _replay(windowed, with_part_of_pool(scenario, search.left))
+        states.append(judge.state("node_lost", window, less))
+        made += 1
     reserve, at_slo, asked = _reserve(windowed, search, down)
     return DegradedFacts(
         option_id=search.option_id,
         instances=search.instances,
-        states=states,
+        states=tuple(states),
         span_s=span_s,
         hot_share=HOT_NODE.value,
         pool_nodes=nodes,
+        spare_nodes=search.spare_nodes,
         reserve_instances=reserve,
         reserve_at_slo=at_slo,
         replays=1 + (search.down is None) + made + asked,

@@ -35,7 +35,7 @@ def with_hot_node(scenario: Scenario, *, nodes: int, share: float) -> Scenario:
     Formula: rate · min(1, 1 / (nodes · share)): all traffic passes no faster than the hot node lets
     its part pass.
     """
-    factor = min(1.0, 1.0 / (max(nodes, 1) * share))
+    factor = hot_rate_share(nodes, share)
     slower = {
         name: replace(link, bytes_per_s=factor * link.bytes_per_s)
         if link.scope == "shared"
@@ -43,6 +43,28 @@ def with_hot_node(scenario: Scenario, *, nodes: int, share: float) -> Scenario:
         for name, link in scenario.links.items()
     }
     return replace(scenario, links=slower)
+
+
+def with_part_of_pool(scenario: Scenario, share: float) -> Scenario:
+    """What instances share has `share` of its capacity and of its rate, as without some nodes."""
+    tiers = tuple(
+        replace(tier, capacity_bytes=share * tier.capacity_bytes)
+        if tier.scope == "shared"
+        else tier
+        for tier in scenario.tiers
+    )
+    links = {
+        name: replace(link, bytes_per_s=share * link.bytes_per_s)
+        if link.scope == "shared"
+        else link
+        for name, link in scenario.links.items()
+    }
+    return replace(scenario, tiers=tiers, links=links)
+
+
+def hot_rate_share(nodes: int, share: float) -> float:
+    """Of the rate of all nodes, what passes where one of `nodes` serves `share` of the traffic."""
+    return min(1.0, 1.0 / (max(nodes, 1) * share))
 
 
 def cold_window(windowed: WindowedTrace) -> WindowedTrace:

@@ -51,6 +51,7 @@ _STATES: Final = (
     ("within_rewarming", "requests"),
     ("requests_rewarming", "requests"),
     ("slo_figures", "text"),
+    ("state_basis", "text"),
 )
 
 
@@ -257,17 +258,17 @@ def _degraded(fleets: FleetSizes, titles: Titles, texts: Texts) -> Part:
             nodes=show(first.pool_nodes, "", texts),
         )
     ]
-    if not fleets.is_searched:
-        sentences.append(texts("q.fleet_degraded.one"))
+    replayed = [one for one in fleets.degraded if one.is_replayed]
+    if len(replayed) < len(fleets.degraded):
+        key = "q.fleet_degraded.some" if fleets.is_searched else "q.fleet_degraded.one"
+        sentences.append(texts(key, most=show(fleets.degraded_most_replayed, "", texts)))
     table = _table("fleet_degraded", _heads(_STATES, texts), rows, texts)
     return Part(
         "fleet_degraded",
         texts("q.fleet_degraded.title"),
         sentences=tuple(sentences),
         points=tuple(
-            point
-            for one in fleets.degraded
-            for point in _points(one, _title(titles, one.option), texts)
+            point for one in replayed for point in _points(one, _title(titles, one.option), texts)
         ),
         points_title=texts("q.fleet_degraded.points"),
         points_source=table,
@@ -319,4 +320,5 @@ def _state_row(one: Degraded, state: DegradedState, titles: Titles, texts: Texts
         state.within_rewarming if is_cold else None,
         state.requests_rewarming if is_cold else None,
         safe_text(state.slo),
+        texts(f"basis.{state.basis}"),
     ]

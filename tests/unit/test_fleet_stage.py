@@ -88,6 +88,8 @@ def degraded(*, is_full: bool) -> dict[str, DegradedState]:
             instances=2,
             ground=ground(),
             pool_nodes=2,
+            left=0.5,
+            spare_nodes=0,
             today=reference_of(WINDOW.window, hbm),
             is_full=is_full,
             down=None,
@@ -104,7 +106,7 @@ def degraded(*, is_full: bool) -> dict[str, DegradedState]:
 @pytest.mark.parametrize("is_full", [False, True])
 def test_every_state_is_replayed_and_cold_is_no_better_than_warm(is_full: bool) -> None:
     states = degraded(is_full=is_full)
-    names = {"warm", "released", "pool_down", "hot_node"}
+    names = {"warm", "released", "pool_down", "hot_node", "node_lost"}
     assert set(states) == names | ({"pool_restarted"} if is_full else set())
     cold = [state for name, state in states.items() if name in ("released", "pool_restarted")]
     warm = states["warm"].hit_ratio_tokens

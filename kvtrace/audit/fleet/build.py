@@ -44,6 +44,7 @@ def build_fleet_sizes(
         degraded=[
             build_degraded(one, fleets.saved(one.option_id), fleet) for one in facts.degraded
         ],
+        degraded_most_replayed=facts.degraded_most_replayed,
     )
 
 

@@ -59,6 +59,9 @@ class DegradedFacts:
     reserve_at_slo: int | None
     """The same that keep the SLO."""
     replays: int
+    is_replayed: bool = True
+    """False: its states but the warm one are a surrogate."""
+    spare_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +77,14 @@ class FleetFacts:
     uncached_tokens: int | None
     options: Mapping[str, OptionFacts]
     degraded: tuple[DegradedFacts, ...] = ()
+    degraded_most_replayed: int = 1
+    """Pools whose degraded states were replayed at most."""
 
     @property
     def reserves(self) -> dict[str, int]:
         """By pooled option: instances that carry the load while its pool is down."""
-        known = {one.option_id: one.reserve_instances for one in self.degraded}
+        replayed = [one for one in self.degraded if one.is_replayed]
+        known = {one.option_id: one.reserve_instances for one in replayed}
         return {ident: count for ident, count in known.items() if count is not None}
 
     @property

@@ -97,9 +97,10 @@ class SurrogateCheck(msgspec.Struct, kw_only=True):
     """Surrogates for which the search found no fleet that keeps the SLO."""
 
 
-State = Literal["warm", "pool_down", "pool_restarted", "released", "hot_node"]
-"""warm: as it runs; pool_down: the tiers that instances share are gone; pool_restarted: they begin
-empty; released: no cached block is valid any more, in HBM neither; hot_node: the ports of one node
+State = Literal["warm", "pool_down", "pool_restarted", "released", "hot_node", "node_lost"]
+"""warm: as it runs; node_lost: one node is gone, with its part of capacity and rate, as far as no
+spare one takes its place; pool_down: the tiers that instances share are gone; pool_restarted: they
+begin empty; released: no cached block is valid any more, in HBM neither; hot_node: the ports of one node
 of the pool carry most of its traffic."""
 
 
@@ -128,6 +129,8 @@ class DegradedState(msgspec.Struct, kw_only=True):
     """Requests beyond the SLO more than warm; of cold states."""
     slo: str = ""
     """The figures, in one sentence."""
+    basis: Literal["replayed", "surrogate"] = "replayed"
+    """surrogate: from its warm replay, and from what a pool that was replayed cold lost."""
 
 
 class Degraded(msgspec.Struct, kw_only=True):
@@ -142,6 +145,7 @@ class Degraded(msgspec.Struct, kw_only=True):
     hot_share: float
     """Of the pool's traffic that the hot node serves."""
     pool_nodes: int
+    """That serve; spare ones are not among them."""
     reserve_instances: int | None
     """Instances that carry the load, without keeping the SLO, while the pool is down; null: more
     than were replayed."""
@@ -159,6 +163,10 @@ class Degraded(msgspec.Struct, kw_only=True):
     """Requests beyond the SLO a month because of releases in the busiest hour, more than warm."""
     recomputed_gpu_hours_per_month: float | None = None
     """GPU-hours of prefill a month that releases make the fleet compute again."""
+    is_replayed: bool = True
+    """False: its states but the warm one are a surrogate, and no reserve was replayed."""
+    spare_nodes: int = 0
+    """Nodes of the pool that are bought beside those that serve."""
 
 
 class FleetSizes(msgspec.Struct, kw_only=True):
@@ -192,4 +200,7 @@ class FleetSizes(msgspec.Struct, kw_only=True):
     """Instances that the reference would save if no prefill took any time; null: not replayed.
     With `is_searched` False only one less was asked: 1 is then at least 1."""
     degraded: list[Degraded] = []
-    """Of pooled options; at depth quick of the best."""
+    """Of pooled options: the best one is replayed, at depth full as many as the budget allows; the
+    others are a surrogate."""
+    degraded_most_replayed: int = 1
+    """The budget: pools whose states are replayed at most."""

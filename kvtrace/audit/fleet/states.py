@@ -83,6 +83,8 @@ def build_degraded(facts: DegradedFacts, saved: Saved, fleet: Fleet) -> Degraded
         reserve_at_slo=facts.reserve_at_slo,
         saved=saved.without_reserve,
         saved_with_reserve=saved.at_least,
+        is_replayed=facts.is_replayed,
+        spare_nodes=facts.spare_nodes,
         releases_per_month=releases,
     )
     if releases is None or released is None:

@@ -141,7 +141,7 @@ class Fleet:
     spare_instances: Constant
     """Kept beyond what the load needs, whatever the option."""
     spare_pool_nodes: Constant
-    """Pool nodes that may fail with the pool still serving."""
+    """Pool nodes bought beside those that serve: so many may fail and the pool stays whole."""
     sharing: Answer[Sharing]
     gpu_usd_per_hour: Constant
     gpu_list_usd_per_hour: Interval | None = None
@@ -181,6 +181,12 @@ class Fleet:
     def gpu_nodes(self) -> int:
         """Nodes that hold them."""
         return -(-self.gpus // self.gpus_per_node)
+
+    @property
+    def with_spare_nodes(self) -> float:
+        """Nodes of the pool that are bought, over those that serve."""
+        serving = self.pool_nodes.value
+        return (serving + self.spare_pool_nodes.value) / serving if serving else 1.0
 
     @property
     def pool_bytes_per_s(self) -> float:

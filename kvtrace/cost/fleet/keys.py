@@ -121,7 +121,11 @@ _STATED: Final = (
     Key("gpu_contract.until", "date", "last day of a reserved contract", example="2027-06-30"),
     Key("releases.days_between", "number", "days between releases that make all KV invalid"),
     Key("redundancy.spare_instances", "number", "instances beyond what the load needs"),
-    Key("redundancy.spare_pool_nodes", "number", "pool nodes that may fail"),
+    Key(
+        "redundancy.spare_pool_nodes",
+        "number",
+        "pool nodes bought beside those that serve",
+    ),
     Key(
         "tenants.sharing",
         "word",

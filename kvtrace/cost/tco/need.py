@@ -41,10 +41,14 @@ class Need:
 
 
 def pool_of_fleet(fleet: Fleet) -> Need:
-    """The pool of dedicated DRAM nodes that the fleet states or assumes."""
+    """The pool of dedicated DRAM nodes that the fleet states or assumes, with its spare nodes.
+
+    Those are like the others and hold nothing while all of these serve.
+    """
+    nodes = fleet.pool_nodes.value + fleet.spare_pool_nodes.value
     return Need(
-        pool_nodes=fleet.pool_nodes.value,
-        pool_dram_bytes=fleet.pool_dram_bytes.value,
-        pool_ports=fleet.pool_nodes.value * fleet.pool_nics_per_node.value,
+        pool_nodes=nodes,
+        pool_dram_bytes=fleet.pool_dram_bytes.value * fleet.with_spare_nodes,
+        pool_ports=nodes * fleet.pool_nics_per_node.value,
         is_operated=True,
     )

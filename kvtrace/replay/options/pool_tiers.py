@@ -101,7 +101,7 @@ def dram_ssd_nodes(ground: Ground, wire: Wire) -> Parts:
     return Parts(
         tiers=(dram, flash),
         links=(*above.links, *links),
-        need=replace(above.need, pool_ssd_bytes=size),
+        need=replace(above.need, pool_ssd_bytes=size * fleet.with_spare_nodes),
     )
 
 
