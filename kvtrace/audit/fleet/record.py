@@ -100,8 +100,8 @@ class SurrogateCheck(msgspec.Struct, kw_only=True):
 State = Literal["warm", "pool_down", "pool_restarted", "released", "hot_node", "node_lost"]
 """warm: as it runs; node_lost: one node is gone, with its part of capacity and rate, as far as no
 spare one takes its place; pool_down: the tiers that instances share are gone; pool_restarted: they
-begin empty; released: no cached block is valid any more, in HBM neither; hot_node: the ports of one node
-of the pool carry most of its traffic."""
+begin empty; released: no cached block is valid any more, in HBM neither; hot_node: the ports of one
+node of the pool carry most of its traffic."""
 
 
 class DegradedState(msgspec.Struct, kw_only=True):
