@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -103,6 +104,23 @@ def test_every_state_of_a_pool_has_a_row_that_says_how_it_is_known(warm: ReplayR
     whole = Degrading(hot_factor=0.5, left=None)
     found = estimated_states(judge, TRACE, warm, whole, down=None, pattern=pattern)
     assert "node_lost" not in {one.state for one in found}
+
+
+def test_without_a_node_it_loses_what_the_replayed_pool_lost(warm: ReplayResult) -> None:
+    judge = Judge(reference_of(TRACE, simulate(TRACE, hbm_only())), SloTarget(), 0.0, 8)
+    own = judge.state("warm", TRACE, warm)
+    part = Degrading(hot_factor=1.0, left=0.5)
+
+    def hits(*pattern: DegradedState) -> float:
+        states = estimated_states(judge, TRACE, warm, part, down=None, pattern=(own, *pattern))
+        return next(one.hit_ratio_tokens or 0.0 for one in states if one.state == "node_lost")
+
+    hot = msgspec.structs.replace(own, state="hot_node", hit_ratio_tokens=0.8)
+    whole = msgspec.structs.replace(own, state="node_lost", hit_ratio_tokens=0.8)
+    fewer = msgspec.structs.replace(own, state="node_lost", hit_ratio_tokens=0.6)
+    # Nothing lost; a quarter of all hits; nobody replayed it: its half.
+    assert hits(hot, whole) == own.hit_ratio_tokens
+    assert hits(hot, whole) > hits(hot, fewer) > hits()
 
 
 def test_the_surrogate_of_a_pool_that_is_down_hits_as_hbm_alone(warm: ReplayResult) -> None:

@@ -49,9 +49,22 @@ def estimated_states(
     hot = slowed(warm, degrading.hot_factor)
     states.append(_judged(judge, "hot_node", trace, hot))
     if degrading.left is not None:
-        less = without_share(trace, slowed(warm, degrading.left), 1.0 - degrading.left)
+        share = _lost_share(pattern, 1.0 - degrading.left)
+        less = without_share(trace, slowed(warm, degrading.left), share)
         states.append(_judged(judge, "node_lost", trace, less))
     return tuple(states)
+
+
+def _lost_share(pattern: Sequence[DegradedState], most: float) -> float:
+    """Of the hits, what the pool that was replayed lost without one node; `most`: not replayed.
+
+    With one hot node it hits as when it is warm, on the same requests.
+    """
+    ratios = {one.state: one.hit_ratio_tokens for one in pattern}
+    whole, less = ratios.get("hot_node"), ratios.get("node_lost")
+    if not whole or less is None:
+        return most
+    return min(most, max(0.0, (whole - less) / whole))
 
 
 def _judged(judge: Judge, name: State, trace: RequestTrace, result: ReplayResult) -> DegradedState:

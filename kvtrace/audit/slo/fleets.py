@@ -283,7 +283,6 @@ def build_fleets(
     nothing. KV of fewer bits is no rival of KV as it is, for answers may differ; nor are mixes that
     only `--depth full` replays.
     """
-    priced, apart, narrow = priced_ids(options), unweighed_ids(options), quantised_ids(options)
     if trace is None or not results:
         return Fleets({}, None)
     slack, found = slack_s or {}, searched or {}
@@ -309,27 +308,37 @@ def build_fleets(
             searched_least=(least or {}).get(ident),
             carried=(carried or {}).get(ident),
         )
-    rivals = [
-        i
-        for i, one in standings.items()
-        if i not in apart and (is_local(i) or _is_without_pool(i, one.result))
-    ]
-    local_ids = tuple(i for i in rivals if i not in priced and i not in narrow)
+    rivals = _rivals_by_kind(standings, options)
+    local_ids = rivals[False, False]
     return Fleets(
         standings,
         today,
         instances=results[0].scenario.instances,
         rival_id=_rival([(i, standings[i]) for i in local_ids]),
         local_ids=local_ids,
-        priced_ids=tuple(i for i in rivals if i in priced and i not in narrow),
-        narrow=narrow,
-        narrow_local_ids=tuple(i for i in rivals if i in narrow and i not in priced),
-        narrow_priced_ids=tuple(i for i in rivals if i in narrow and i in priced),
+        priced_ids=rivals[False, True],
+        narrow=quantised_ids(options),
+        narrow_local_ids=rivals[True, False],
+        narrow_priced_ids=rivals[True, True],
         ends=tuple(ends),
         reserves=reserves or {},
         spare=spare,
         is_slo_stated=target.is_stated,
     )
+
+
+def _rivals_by_kind(
+    standings: Mapping[str, Standing], options: Sequence[ReplayOption]
+) -> dict[tuple[bool, bool], tuple[str, ...]]:
+    """Options without a pool by (KV of fewer bits, it costs something)."""
+    priced, apart, narrow = priced_ids(options), unweighed_ids(options), quantised_ids(options)
+    found: dict[tuple[bool, bool], list[str]] = {
+        (bits, cost): [] for bits in (False, True) for cost in (False, True)
+    }
+    for ident, one in standings.items():
+        if ident not in apart and (is_local(ident) or _is_without_pool(ident, one.result)):
+            found[ident in narrow, ident in priced].append(ident)
+    return {kind: tuple(ids) for kind, ids in found.items()}
 
 
 def todays(results: Sequence[ReplayResult]) -> ReplayResult | None:
