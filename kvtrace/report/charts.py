@@ -7,34 +7,19 @@ dashes and symbols, bars have patterns. Labels from a log are escaped, because p
 
 from __future__ import annotations
 
-import html
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
-from kvtrace.report.format import Scale, format_tick, pick_scale, safe_text
+from kvtrace.report.axes import Axis, axis_layout, category_rows, log10, plot_text
 
 MAX_POINTS: Final = 2_000
 """Most x values of one series; more are thinned evenly, the first and last kept."""
 _T = TypeVar("_T")
-Kind = Literal["seconds", "bytes", "traffic", "ratio", "count", "category", "date"]
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 _PATTERNS: Final = ("", "/", ".", "x", "-", "\\")
-_UNIT: Final = {"seconds": "s", "bytes": "bytes", "traffic": "bytes"}
-_SMALLEST: Final = {"seconds": "s", "bytes": "B", "traffic": "B"}
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """One axis; seconds, bytes and shares get ticks that a person reads."""
-
-    title: str
-    kind: Kind
-    log: bool = False
-    bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +60,12 @@ class Panel:
     """Whether its series stand in the legend; panels of the same series name them once."""
 
 
-def plot_text(value: str, *, width: int | None = None) -> str:
-    """`value` as plotly shows it literally, wrapped at `width` characters."""
-    text = safe_text(value, limit=120)
-    if width is None:
-        return html.escape(text, quote=False)
-    lines: list[str] = [""]
-    for word in text.split(" "):
-        if lines[-1] and len(lines[-1]) + len(word) >= width:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return "<br>".join(html.escape(line[:60], quote=False) for line in lines[:3])
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """One of several small panels that share both axes and the legend."""
+
+    title: str
+    series: Sequence[Series]
 
 
 def thin(values: Sequence[_T], limit: int = MAX_POINTS) -> list[_T]:
@@ -101,8 +81,8 @@ def lines(
 ) -> str:
     """Lines with markers over one shared pair of axes."""
     layout = _layout(height) | {
-        "xaxis": _axis(x, [v for one in series for v in one.x]),
-        "yaxis": _axis(y, [v for one in series for v in (*one.y, *one.low, *one.high)])
+        "xaxis": axis_layout(x, [v for one in series for v in one.x]),
+        "yaxis": axis_layout(y, [v for one in series for v in (*one.y, *one.low, *one.high)])
         | {"rangemode": "tozero"},
     }
     _add_marks(layout, marks, x=x)
@@ -115,8 +95,8 @@ def columns(series: Sequence[Series], *, x: Axis, y: Axis, height: int = 340) ->
         "barmode": "group",
         "bargap": 0.22,
         "bargroupgap": 0.06,
-        "xaxis": _axis(x, [v for one in series for v in one.x]),
-        "yaxis": _axis(y, [v for one in series for v in one.y]) | {"rangemode": "tozero"},
+        "xaxis": axis_layout(x, [v for one in series for v in one.x]),
+        "yaxis": axis_layout(y, [v for one in series for v in one.y]) | {"rangemode": "tozero"},
     }
     return _dump([_bar(one, horizontal=False) for one in series], layout)
 
@@ -127,8 +107,8 @@ def bars(series: Sequence[Series], *, x: Axis, mode: Literal["stack", "overlay"]
     layout = _layout(_rows_height(rows)) | {
         "barmode": mode,
         "bargap": 0.34,
-        "xaxis": _axis(x, _lengths(series, mode)) | {"rangemode": "tozero"},
-        "yaxis": _category_rows(rows),
+        "xaxis": axis_layout(x, _lengths(series, mode)) | {"rangemode": "tozero"},
+        "yaxis": category_rows(rows),
     }
     return _dump([_bar(one, horizontal=True) for one in series], layout)
 
@@ -137,10 +117,31 @@ def dots(series: Sequence[Series], *, x: Axis) -> str:
     """Horizontal dot plot: one symbol per series, one row per category."""
     rows = _categories(series)
     layout = _layout(_rows_height(rows)) | {
-        "xaxis": _axis(x, [v for one in series for v in one.x]),
-        "yaxis": _category_rows(rows) | {"showgrid": True},
+        "xaxis": axis_layout(x, [v for one in series for v in one.x]),
+        "yaxis": category_rows(rows) | {"showgrid": True},
     }
     return _dump([_line(one, mode="markers", size=11) for one in series], layout)
+
+
+def swings(
+    series: Sequence[Series], *, middle: float, x: Axis, middle_label: str, zero_label: str
+) -> str:
+    """Horizontal bars from one middle to each end, zero in sight: where the sign would turn."""
+    rows = _categories(series)
+    values = [v for one in series for v in one.x]
+    layout = _layout(_rows_height(rows)) | {
+        "barmode": "overlay",
+        "bargap": 0.34,
+        "xaxis": axis_layout(x, [*values, middle, 0.0]),
+        "yaxis": category_rows(rows),
+    }
+    layout["xaxis"] |= {"rangemode": "tozero"}
+    _add_marks(layout, [Mark(middle, middle_label), Mark(0.0, zero_label)], x=x)
+    traces = []
+    for one in series:
+        reach = [v - middle if isinstance(v, int | float) else None for v in one.x]
+        traces.append(_bar(one, horizontal=True) | {"x": reach, "base": middle})
+    return _dump(traces, layout)
 
 
 def side_by_side(panels: Sequence[Panel]) -> str:
@@ -151,11 +152,11 @@ def side_by_side(panels: Sequence[Panel]) -> str:
         "barmode": "stack",
         "bargap": 0.34,
         "grid": grid,
-        "yaxis": _category_rows(rows),
+        "yaxis": category_rows(rows),
     }
     traces: list[dict[str, Any]] = []
     for number, panel in enumerate(panels, start=1):
-        axis = _axis(panel.axis, _lengths(panel.series, "stack")) | {"rangemode": "tozero"}
+        axis = axis_layout(panel.axis, _lengths(panel.series, "stack")) | {"rangemode": "tozero"}
         layout[_nth("xaxis", number)] = axis
         place = {"xaxis": _nth("x", number), "yaxis": "y"}
         traces.extend(_bar(one, horizontal=True) | place for one in panel.series)
@@ -167,14 +168,14 @@ def stacked_panels(panels: Sequence[Panel], *, x: Axis) -> str:
     height = 110 + 160 * len(panels)
     grid = {"rows": len(panels), "columns": 1, "pattern": "coupled", "ygap": 0.3}
     layout = _layout(height) | {"grid": grid | {"xside": "bottom plot"}}
-    layout["xaxis"] = _axis(x, [v for p in panels for one in p.series for v in one.x])
+    layout["xaxis"] = axis_layout(x, [v for p in panels for one in p.series for v in one.x])
     layout["annotations"] = [
         _panel_title(panel.axis.title, number) for number, panel in enumerate(panels, start=1)
     ]
     layout["legend"] |= {"y": 1 + 34 / height}
     traces = []
     for number, panel in enumerate(panels, start=1):
-        axis = _axis(panel.axis, [v for one in panel.series for v in one.y])
+        axis = axis_layout(panel.axis, [v for one in panel.series for v in one.y])
         axis |= {"rangemode": "tozero", "title": None, "nticks": 6}
         layout[_nth("yaxis", number)] = axis
         for one in panel.series:
@@ -182,6 +183,61 @@ def stacked_panels(panels: Sequence[Panel], *, x: Axis) -> str:
             group = {"legendgroup": plot_text(one.name), "showlegend": panel.named}
             traces.append(_line(one) | place | group)
     return _dump(traces, layout, panels=len(panels))
+
+
+def facets(
+    panels: Sequence[Facet], *, categories: Sequence[str], x: Axis, y: Axis, columns: int = 4
+) -> str:
+    """Lines in a grid of panels on one shared pair of axes; the first panel names the series."""
+    width = min(columns, len(panels))
+    rows = -(-len(panels) // width)
+    layout = _layout(110 + 190 * rows)
+    layout["grid"] = {
+        "rows": rows,
+        "columns": width,
+        "pattern": "coupled",
+        "xgap": 0.06,
+        "ygap": 0.34,
+    }
+    values = [v for panel in panels for one in panel.series for v in one.y]
+    for column in range(1, width + 1):
+        axis = axis_layout(x, categories)
+        axis |= {"categoryorder": "array", "categoryarray": list(categories)}
+        axis |= {"title": None} if column != (width + 1) // 2 else {}
+        layout[_nth("xaxis", column)] = axis
+    for row in range(1, rows + 1):
+        axis = axis_layout(y, values)
+        layout[_nth("yaxis", row)] = axis | ({"title": None} if row != (rows + 1) // 2 else {})
+    traces, titles = [], []
+    for number, panel in enumerate(panels):
+        place = {
+            "xaxis": _nth("x", number % width + 1),
+            "yaxis": _nth("y", number // width + 1),
+        }
+        titles.append(_facet_title(panel.title, place))
+        group = {"showlegend": number == 0}
+        traces.extend(
+            _line(one, size=6) | place | group | {"legendgroup": plot_text(one.name)}
+            for one in panel.series
+        )
+    layout["annotations"] = titles
+    layout["legend"] |= {"y": 1 + 34 / layout["height"]}
+    return _dump(traces, layout, panels=len(panels))
+
+
+def _facet_title(text: str, place: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "text": plot_text(text, width=30),
+        "xref": f"{place['xaxis']} domain",
+        "yref": f"{place['yaxis']} domain",
+        "x": 0,
+        "y": 1.02,
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "align": "left",
+        "showarrow": False,
+        "font": {"size": 11.5, "color": "var(--soft)"},
+    }
 
 
 def _nth(axis: str, number: int) -> str:
@@ -314,92 +370,8 @@ def _bar(series: Series, *, horizontal: bool) -> dict[str, Any]:
     )
 
 
-def _axis(axis: Axis, values: Sequence[float | str | None]) -> dict[str, Any]:
-    shared: dict[str, Any] = {
-        "title": {
-            "text": plot_text(axis.title),
-            "font": {"size": 12, "color": "var(--muted)"},
-            "standoff": 10,
-        },
-        "gridcolor": "var(--line)",
-        "linecolor": "var(--line-strong)",
-        "zeroline": False,
-        "tickfont": {"color": "var(--muted)"},
-        "automargin": True,
-    }
-    if axis.kind == "category":
-        return shared | {"type": "category", "showgrid": False, "showline": True}
-    if axis.kind == "date":
-        return shared | {"type": "date"}
-    numbers = [value for value in values if isinstance(value, int | float)]
-    ends = axis.bounds or ((min(numbers), max(numbers)) if numbers else (0.0, 1.0))
-    shared |= {"type": "log" if axis.log else "linear"} | _ticks(axis, *ends)
-    shared |= {"zeroline": ends[0] < 0, "zerolinecolor": "var(--line-strong)"}
-    if axis.bounds is not None:
-        shared |= {"range": [_log10(end) if axis.log else end for end in axis.bounds]}
-    return shared
-
-
-def _ticks(axis: Axis, low: float, high: float) -> dict[str, Any]:
-    """Ticks that a person reads, all in one unit: of the largest, or of the middle decade."""
-    if axis.kind == "ratio":
-        return {"tickformat": ".0%"}
-    if axis.kind == "count" and not axis.log:
-        return {"tickformat": "~s"} if high >= 6 else {"dtick": 1}
-    unit = _UNIT.get(axis.kind, "")
-    is_far = axis.log and 0 < low * _FAR < high
-    typical = math.sqrt(low * high) if is_far else high
-    scale = pick_scale(unit, [typical], name=axis.kind) or Scale(_SMALLEST.get(axis.kind, ""), 1.0)
-    ticks = _log_ticks(low, high, scale.size) if axis.log else _linear_ticks(low, high, scale.size)
-    labels = [format_tick(tick, scale).strip() for tick in ticks]
-    return {"tickmode": "array", "tickvals": ticks, "ticktext": labels} if ticks else {}
-
-
-_FAR: Final = 1e4
-"""How far apart the ends of a logarithmic axis are when its middle sets the unit."""
-
-
-def _log_ticks(low: float, high: float, size: float) -> list[float]:
-    """Decades of the unit inside the range; finer ones when the range is narrow."""
-    decades = [size * 10.0**e for e in range(-15, 16)]
-    inside = [step for step in decades if low / 1.6 <= step <= high * 1.6]
-    if len(inside) >= 3:
-        return inside[:: 1 + len(inside) // 9]
-    fine = [step * m for step in decades for m in (1, 2, 5)]
-    return [step for step in fine if low / 1.2 <= step <= high * 1.2]
-
-
-def _linear_ticks(low: float, high: float, size: float) -> list[float]:
-    """At most eight round multiples of the unit, zero among them."""
-    low, high = min(low, 0.0), max(high, 0.0)
-    if high == low:
-        return []
-    steps = (m * size * 10.0**e for e in range(-6, 7) for m in (1.0, 2.0, 2.5, 5.0))
-    step = next((one for one in steps if (high - low) / one <= 6), high - low)
-    first = -math.ceil(-low / step)
-    return [step * i for i in range(first, int(high / step) + 2)]
-
-
-def _log10(value: float) -> float:
-    return math.log10(value)
-
-
 def _categories(series: Sequence[Series]) -> list[str]:
     return list(dict.fromkeys(str(value) for one in series for value in one.y))
-
-
-def _category_rows(rows: Sequence[str]) -> dict[str, Any]:
-    return {
-        "type": "category",
-        "categoryorder": "array",
-        "categoryarray": list(reversed(rows)),
-        "automargin": True,
-        "showgrid": False,
-        "gridcolor": "var(--line)",
-        "ticklabelstandoff": 8,
-        "tickfont": {"color": "var(--ink)"},
-        "title": None,
-    }
 
 
 def _lengths(series: Sequence[Series], mode: str) -> list[float | str | None]:
@@ -456,7 +428,7 @@ def _add_marks(layout: dict[str, Any], marks: Sequence[Mark], *, x: Axis) -> Non
             "font": {"size": 11.5, "color": "var(--soft)"},
         }
         for row, mark in enumerate(marks)
-        for place in (_log10(mark.x) if x.log else mark.x,)
+        for place in (log10(mark.x) if x.log else mark.x,)
     ]
     layout["height"] += _MARK_ROW_PX * rows
     layout["margin"] |= {"t": 44 + _MARK_ROW_PX * rows}

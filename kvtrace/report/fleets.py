@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kvtrace.audit.fleet.record import Degraded, DegradedState, FleetSizes, OptionNeed
+from kvtrace.audit.fleet.record import Binding, Degraded, DegradedState, FleetSizes, OptionNeed
 from kvtrace.audit.record import AuditRecord, Cell
-from kvtrace.report.figures.common import show
+from kvtrace.report import charts
+from kvtrace.report.axes import Axis, plot_text
+from kvtrace.report.charts import Series
+from kvtrace.report.figures.common import MOVE, PALETTE, PREFILL, show
 from kvtrace.report.format import safe_text
-from kvtrace.report.questions.part import Part, absent_part
+from kvtrace.report.questions.part import Part, absent_part, chart_of
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import TableView, made_table, table_view
 
 Titles = Mapping[str, str]
+LADDER: Final = "fleet_binds"
+"""The question of what binds: it stands with the findings."""
 _VIEWS: Final = (
     ("option", "name"),
     ("gpus_at_slo", "count"),
@@ -232,13 +237,76 @@ def _binds(fleets: FleetSizes, titles: Titles, texts: Texts) -> Part:
                 safe_text(one.why),
             ]
         )
+    table = _table("fleet_binds", _heads(_BINDS, texts), rows, texts)
+    ladder = chart_of(
+        "ladder",
+        texts,
+        _ladder(fleets.binds, titles, texts),
+        table,
+        summary=_ladder_summary(fleets, titles, texts),
+        origin="modelled",
+    )
     return Part(
-        "fleet_binds",
+        LADDER,
         texts("q.fleet_binds.title"),
         sentences=(texts("q.fleet_binds.note"),),
-        short=(_table("fleet_binds", _heads(_BINDS, texts), rows, texts),),
-        tables_first=True,
+        charts=(ladder,),
     )
+
+
+_USED: Final = (
+    ("prefill", PREFILL),
+    ("decode", PALETTE[2]),
+    ("hbm_capacity", PALETTE[3]),
+    ("link", MOVE),
+)
+"""Resources of the ladder, and their colours."""
+
+
+def _use(one: Binding, resource: str) -> float | None:
+    if resource != "link":
+        return one.used.get(resource)
+    return max((v for name, v in one.used.items() if name.startswith("link:")), default=None)
+
+
+def _ladder(binds: Sequence[Binding], titles: Titles, texts: Texts) -> str:
+    """How much of each resource every option uses: what stands furthest right binds first."""
+    names = [plot_text(_title(titles, one.option), width=34) for one in binds]
+    series = []
+    for style, (key, colour) in enumerate(_USED):
+        known = [
+            (use, name)
+            for one, name in zip(binds, names, strict=True)
+            if (use := _use(one, key)) is not None
+        ]
+        label = texts(f"ladder.{key}")
+        hover = [f"{n}<br>{plot_text(label)}: {show(v, 'ratio', texts)}" for v, n in known]
+        x, y = [v for v, _ in known], [n for _, n in known]
+        if known:
+            series.append(Series(label, x, y, colour, style, hover))
+    return charts.dots(series, x=Axis(texts("axis.used"), "ratio"))
+
+
+def _ladder_summary(fleets: FleetSizes, titles: Titles, texts: Texts) -> str:
+    """What binds today's option and the others, in groups."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in fleets.binds:
+        key = (resource(one.binds, texts), resource(one.next, texts))
+        groups.setdefault(key, []).append(_title(titles, one.option))
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return texts("chart.ladder.join").join(
+        texts(
+            "chart.ladder.group" if len(names) > 2 else "chart.ladder.named",
+            binds=binds,
+            next=then,
+            count=str(len(names)),
+            options=", ".join(names[:2]),
+        )
+        for (binds, then), names in ordered[:_MOST_GROUPS]
+    )
+
+
+_MOST_GROUPS: Final = 3
 
 
 # --- degraded ------------------------------------------------------------------------------------

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kvtrace.audit.record import AuditRecord, Cell, Finding, Option, Reuse, Table, Validity
+from kvtrace.audit.record import AuditRecord, Cell, Option, Table, Validity
 from kvtrace.report.about import given_inputs
-from kvtrace.report.figures import MOVE_TABLES, all_charts, move_against_recompute, running
-from kvtrace.report.fleets import fleet_parts
-from kvtrace.report.format import Scale, format_in, format_value, pick_scale, safe_text
+from kvtrace.report.amounts import RatioView, amounts, ratios
+from kvtrace.report.answers import answers, leads
+from kvtrace.report.figures import all_charts, running
+from kvtrace.report.finding_views import (
+    SEVERITIES,
+    ActionGroup,
+    FindingView,
+    action_groups,
+    finding_views,
+)
+from kvtrace.report.fleets import LADDER, fleet_parts
+from kvtrace.report.format import Scale, format_value, pick_scale, safe_text
 from kvtrace.report.option_table import option_details
 from kvtrace.report.questions import (
     Notice,
@@ -28,31 +37,33 @@ from kvtrace.report.view import (
     QuantityView,
     TableView,
     quantity_view,
-    slug,
     table_view,
 )
 from kvtrace.schema.manifest import FileEntry
 
 SECTIONS: Final = (
     "verdict",
-    "findings",
+    "uncertainty",
     "hits",
-    "latency",
     "reuse",
     "kv",
     "ledger",
+    "latency",
     "options",
-    "fleets",
     "economics",
-    "sizing",
-    "uncertainty",
-    "running",
+    "findings",
+    "timeline",
     "assumptions",
     "quality",
+    "running",
     "reproduce",
     "glossary",
 )
-"""In reading order: who decides, who designs, who operates."""
+"""In reading order: who decides, who designs, who operates.
+
+A section is a line here, `templates/sections/<id>.j2`, the strings `title`, `short` and `lede` of
+`section.<id>` and, where the record has one, its answer and its figure in `answers.py`.
+"""
 MAX_FILES: Final = 200
 MAX_NOTES: Final = 100
 _TOPIC_SECTION: Final[Mapping[str, str]] = {
@@ -80,8 +91,6 @@ _TOPIC_SECTION: Final[Mapping[str, str]] = {
     "options": "options",
     "sizing": "sizing",
 }
-_SEVERITIES: Final = ("critical", "warning", "info")
-_ACTIONS: Final = ("move_less", "faster", "nearer", "measure", "other")
 GLOSSARY: Final = (
     "ttft",
     "tpot",
@@ -118,26 +127,6 @@ GLOSSARY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class RatioView:
-    """One ratio or amount with what it is of and what it means."""
-
-    title: str
-    text: str | None
-    of: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
-class FindingView:
-    """One finding as shown."""
-
-    finding: Finding
-    evidence: tuple[QuantityView, ...]
-    threshold: QuantityView
-    table_anchor: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class FileView:
     """One input file; `adds_up` is the conservation law."""
 
@@ -152,18 +141,24 @@ class PageView:
     """Everything that the template needs beside the record."""
 
     charts: dict[str, ChartView]
-    moves: list[ChartView]
+    answers: dict[str, str]
+    """By section: its answer in one sentence, where the record has one."""
+    leads: dict[str, ChartView]
+    """By section: the one figure that stands at its head."""
     running: list[ChartView]
     """What the running system did, as far as there is data."""
-    move_table: TableView | None
     tables: dict[str, list[TableView]]
     """Tables that no chart shows, by section."""
     numbers: tuple[QuantityView, ...]
     findings: tuple[FindingView, ...]
-    actions: tuple[tuple[str, tuple[Finding, ...]], ...]
+    actions: tuple[ActionGroup, ...]
+    ladder: tuple[Part, ...]
+    """What binds each option, and what would next."""
     ratios: tuple[RatioView, ...]
     amounts: tuple[RatioView, ...]
     assumptions: tuple[QuantityView, ...]
+    unconfirmed: tuple[QuantityView, ...]
+    """Of the assumptions, those that nobody stands behind."""
     files: tuple[FileView, ...]
     notes: tuple[tuple[str, str, str], ...]
     """Code, message and path."""
@@ -201,41 +196,54 @@ class PageView:
     has_overload: bool
     """An option cannot carry the load, so that its times say nothing."""
 
+    def lead(self, section: str) -> ChartView | None:
+        """The figure at the head of a section."""
+        return self.leads.get(section)
+
 
 def page_view(record: AuditRecord, texts: Texts) -> PageView:
     """The page of a record."""
     drawn = all_charts(record, texts)
-    move_table = next(
-        (table_view(record.tables[i]) for i in MOVE_TABLES if i in record.tables), None
-    )
     observed = running(record, texts)
+    assumptions = tuple(quantity_view(one, texts) for one in record.assumptions)
     views = (*drawn.values(), *observed)
     shown = {view.table.anchor for view in views if view.table is not None}
-    shown |= {f"table-{slug(id)}" for id in MOVE_TABLES}
     reuse, latency = reuse_parts(record, texts, drawn), latency_parts(record, texts)
-    sizing = sizing_parts(record, texts)
+    sizing, economics = sizing_parts(record, texts), economics_parts(record, texts)
+    uncertainty, fleets = uncertainty_parts(record, texts), fleet_parts(record, texts)
+    parts = {
+        "reuse": reuse,
+        "latency": latency,
+        "economics": economics,
+        "sizing": sizing,
+        "uncertainty": uncertainty,
+        "fleets": tuple(one for one in fleets if one.id != LADDER),
+        "ladder": tuple(one for one in fleets if one.id == LADDER),
+    }
     shown = shown.union(*(part.anchors for part in (*reuse, *latency, *sizing)))
     return PageView(
         charts=drawn,
-        moves=move_against_recompute(record, texts),
+        answers=answers(record, texts, drawn, parts),
+        leads=leads(record, drawn, parts),
         running=observed,
-        move_table=move_table,
         tables=_other_tables(record, shown),
         numbers=tuple(quantity_view(one, texts) for one in record.verdict.carrying_numbers),
-        findings=_findings(record, texts),
-        actions=_actions(record.findings),
-        ratios=_ratios(record, texts),
-        amounts=_amounts(record, texts),
-        assumptions=tuple(quantity_view(one, texts) for one in record.assumptions),
+        findings=finding_views(record, texts),
+        actions=action_groups(record.findings),
+        ladder=parts["ladder"],
+        ratios=ratios(record, texts),
+        amounts=amounts(record, texts),
+        assumptions=assumptions,
+        unconfirmed=tuple(one for one in assumptions if not one.is_confirmed),
         files=tuple(_file(entry) for entry in record.data.files[:MAX_FILES]),
         notes=_notes(record),
         reuse=reuse,
         latency=latency,
         sizing=sizing,
-        economics=economics_parts(record, texts),
+        economics=economics,
         notice=still_climbing(record, texts),
         validity=tuple(
-            sorted(record.data.validity, key=lambda one: _SEVERITIES.index(one.severity))
+            sorted(record.data.validity, key=lambda one: SEVERITIES.index(one.severity))
         )[:MAX_NOTES],
         checks=tuple(
             table_view(record.tables[id]) for id in sorted(record.tables) if _is_check(id)
@@ -246,8 +254,8 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         ttft_scale=pick_scale("s", _ttfts(record)),
         slo={option.id: _slo(option) for option in record.options},
         option_details=option_details(record.options, texts) if record.options else None,
-        fleets=fleet_parts(record, texts),
-        uncertainty=uncertainty_parts(record, texts),
+        fleets=parts["fleets"],
+        uncertainty=uncertainty,
         has_overload=any(not option.is_feasible for option in record.options),
         queries=tuple(sorted({t.query for t in record.tables.values() if t.query is not None})),
     )
@@ -329,118 +337,6 @@ _KNOWN_BY: Final[Mapping[str, tuple[str, ...]]] = {
 
 def _is_check(id: str) -> bool:
     return id.startswith("quality/")
-
-
-def _findings(record: AuditRecord, texts: Texts) -> tuple[FindingView, ...]:
-    ordered = sorted(record.findings, key=lambda finding: _SEVERITIES.index(finding.severity))
-    return tuple(
-        FindingView(
-            finding,
-            tuple(quantity_view(one, texts) for one in finding.evidence),
-            quantity_view(finding.threshold, texts),
-            f"table-{slug(finding.table)}" if finding.table in record.tables else None,
-        )
-        for finding in ordered
-    )
-
-
-def _actions(findings: Sequence[Finding]) -> tuple[tuple[str, tuple[Finding, ...]], ...]:
-    groups = ((kind, tuple(f for f in findings if f.action_kind == kind)) for kind in _ACTIONS)
-    return tuple((kind, members) for kind, members in groups if members)
-
-
-def _share_of(part: int | None, whole: int | None, unit: str, texts: Texts) -> str:
-    if part is None or whole is None:
-        return texts("reuse.of_unknown")
-    shown_part, shown_whole = format_value(part, ""), format_value(whole, unit)
-    return texts("reuse.of", part=shown_part, whole=shown_whole)
-
-
-def _ratios(record: AuditRecord, texts: Texts) -> tuple[RatioView, ...]:
-    """Every denominator of reuse, so that one hit rate is never taken for another."""
-    reuse, data = record.reuse, record.data
-    ok = data.requests_by_status.get("ok", 0)
-    rows = (
-        (
-            "tokens",
-            reuse.reusable_ratio_tokens,
-            _share_of(reuse.reusable_tokens, data.prompt_tokens, "tokens", texts),
-        ),
-        (
-            "blocks",
-            reuse.reusable_ratio_blocks,
-            _share_of(reuse.reusable_blocks, data.block_refs, "blocks", texts),
-        ),
-        ("full_blocks", reuse.reusable_ratio_full_blocks, texts("reuse.of_full_blocks")),
-        (
-            "requests_mean",
-            reuse.reusable_ratio_requests_mean,
-            texts("reuse.of_mean", requests=format_value(ok, "requests")),
-        ),
-        (
-            "requests",
-            reuse.requests_with_reuse_ratio,
-            texts("reuse.of_requests", requests=format_value(ok, "requests")),
-        ),
-        (
-            "observed",
-            reuse.observed_hit_ratio_tokens,
-            texts(
-                "reuse.of_observed", requests=format_value(data.cached_known_requests, "requests")
-            ),
-        ),
-    )
-    why = safe_text(reuse.observed_unknown_reason or "")
-    return tuple(
-        RatioView(
-            texts(f"reuse.{key}.title"),
-            _at_least(format_value(value, "ratio"), key, reuse, texts),
-            of if value is not None else why if key == "observed" else "",
-            texts(f"reuse.{key}.meaning"),
-        )
-        for key, value, of in rows
-    )
-
-
-def _at_least(text: str | None, key: str, reuse: Reuse, texts: Texts) -> str | None:
-    """A ratio that requests missing from the log make a lower bound; what was observed is none."""
-    if text is None or key == "observed" or reuse.lower_bound_reason is None:
-        return text
-    return texts("reuse.at_least", value=text)
-
-
-def _amounts(record: AuditRecord, texts: Texts) -> tuple[RatioView, ...]:
-    """KV bytes, all in powers of two, so that what is asked for and what is held compare."""
-    kv, spread = record.kv, record.kv.distribution
-    rows = (
-        ("per_token", kv.bytes_per_token),
-        ("requested", kv.bytes_requested),
-        ("rounded", kv.bytes_requested_block_rounded),
-        ("distinct", kv.bytes_distinct),
-        ("p50", spread.p50),
-        ("p90", spread.p90),
-        ("p99", spread.p99),
-        ("maximum", spread.maximum),
-    )
-    whole = pick_scale("bytes", [value for key, value in rows if key in _WHOLE])
-    each = pick_scale("bytes", [value for key, value in rows if key in _EACH])
-    return tuple(
-        RatioView(
-            texts(f"kv.{key}.title"),
-            _in_scale(value, whole if key in _WHOLE else each if key in _EACH else None),
-            "",
-            texts(f"kv.{key}.meaning"),
-        )
-        for key, value in rows
-    )
-
-
-_WHOLE: Final = ("requested", "rounded", "distinct")
-_EACH: Final = ("p50", "p90", "p99", "maximum")
-
-
-def _in_scale(value: float | None, scale: Scale | None) -> str | None:
-    return format_value(value, "bytes") if scale is None else format_in(value, scale)
 
 
 def _file(entry: FileEntry) -> FileView:

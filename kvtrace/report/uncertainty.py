@@ -8,7 +8,8 @@ from typing import Final
 from kvtrace.audit.record import AuditRecord, Cell
 from kvtrace.audit.uncertainty.record import OpenInput, Spread, Uncertainty
 from kvtrace.report import charts
-from kvtrace.report.charts import Axis, Series, plot_text
+from kvtrace.report.axes import Axis, plot_text
+from kvtrace.report.charts import Series
 from kvtrace.report.figures.common import PALETTE, show
 from kvtrace.report.questions.part import Part, absent_part, chart_of
 from kvtrace.report.texts import Texts
@@ -178,7 +179,7 @@ def _swings(known: Uncertainty, texts: Texts) -> Part:
             chart_of(
                 "tornado",
                 texts,
-                _tornado(inputs[:_MOST_BARS], texts),
+                _tornado(inputs[:_MOST_BARS], known.net_middle, texts),
                 table,
                 summary=texts("chart.tornado.summary", middle=_money(known.net_middle, texts)),
                 origin="modelled",
@@ -196,7 +197,7 @@ def _flip(one: OpenInput, texts: Texts) -> str:
     return texts("q.swings.between", input=one.title, low=low, high=high, value=value)
 
 
-def _tornado(inputs: Sequence[OpenInput], texts: Texts) -> str:
+def _tornado(inputs: Sequence[OpenInput], middle: float, texts: Texts) -> str:
     rows = [plot_text(one.title, width=30) for one in inputs]
     series = [
         Series(
@@ -213,7 +214,13 @@ def _tornado(inputs: Sequence[OpenInput], texts: Texts) -> str:
         )
         for style, name in enumerate(("low", "high"))
     ]
-    return charts.dots(series, x=Axis(texts("axis.net"), "count"))
+    return charts.swings(
+        series,
+        middle=middle,
+        x=Axis(texts("axis.net"), "count"),
+        middle_label=texts("chart.tornado.middle", value=_money(middle, texts)),
+        zero_label=texts("chart.tornado.zero"),
+    )
 
 
 def _input_table(inputs: Sequence[OpenInput], texts: Texts) -> TableView:

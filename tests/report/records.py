@@ -734,7 +734,7 @@ def make_bare_record() -> r.AuditRecord:
     )
     record.kv.bytes_requested_block_rounded = record.kv.bytes_distinct = None
     record.options = []
-    record.frontier = None
+    record.frontier = record.fleets = None
     record.findings = []
     record.tables = {}
     record.assumptions = []

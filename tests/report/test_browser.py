@@ -59,14 +59,39 @@ def test_page_is_clean_and_fits_the_window(
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
 
 
+_OPEN_ALL = "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
+_SHOWN = (
+    "[...document.querySelectorAll('.chart')]"
+    ".filter(c => c.closest('details:not([open])') === null)"
+)
+
+
+def open_all(browser: Chromium) -> None:
+    """Open every fold and wait for the figures behind them."""
+    browser.evaluate(_OPEN_ALL)
+    browser.wait_for(f"{_SHOWN}.every(c => c.dataset.drawn === 'true')")
+
+
+def test_a_closed_fold_draws_its_figures_when_it_opens(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    before = "document.querySelectorAll('details:not([open]) .chart[data-drawn]').length"
+    assert browser.evaluate(before) == 0
+    fold = "document.getElementById('q-net-negative')"
+    browser.evaluate(f"{fold}.open = true")
+    browser.wait_for(f"{fold}.querySelector('.chart').dataset.drawn === 'true'")
+    assert browser.evaluate(f"{fold}.querySelector('.chart svg').clientWidth") > 300
+
+
 def test_every_chart_is_drawn(browser: Chromium, page: Path) -> None:
     browser.open(page)
+    open_all(browser)
     drawn = browser.evaluate(
         "[...document.querySelectorAll('.chart')].map(c =>"
         " c.querySelectorAll('.trace, .point, .bars path').length)"
     )
-    assert len(drawn) == 16
+    assert len(drawn) == 15
     assert min(drawn) > 0
+    assert browser.events == CLEAN
 
 
 def test_charts_follow_the_theme(browser: Chromium, page: Path) -> None:
@@ -92,6 +117,16 @@ def test_bare_record_is_clean_and_draws_nothing(browser: Chromium, tmp_path: Pat
     assert browser.evaluate("document.documentElement.lang") == "zh-Hans"
 
 
+def test_a_link_to_a_finding_opens_it(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    first = browser.evaluate("document.querySelector('.finding').id")
+    assert browser.evaluate(f"document.getElementById('{first}').open") is False
+    browser.evaluate(f"window.location.hash = '{first}'")
+    browser.wait_for(f"document.getElementById('{first}').open")
+    top = f"document.getElementById('{first}').getBoundingClientRect().top"
+    browser.wait_for(f"Math.abs({top}) < 200")
+
+
 def test_verdict_is_on_the_first_screen(browser: Chromium, page: Path) -> None:
     browser.open(page, width=1440, height=900)
     assert (
@@ -99,34 +134,32 @@ def test_verdict_is_on_the_first_screen(browser: Chromium, page: Path) -> None:
     )
 
 
-_CHART_WIDTHS = (
-    "[...document.querySelectorAll('.chart')].map(c =>"
-    " [c.querySelector('svg').width.baseVal.value, c.clientWidth])"
-)
+_CHART_WIDTHS = f"{_SHOWN}.map(c => [c.querySelector('svg').width.baseVal.value, c.clientWidth])"
 
 
 def test_charts_keep_their_height_and_follow_the_width(browser: Chromium, page: Path) -> None:
-    heights = "[...document.querySelectorAll('.chart')].map(c => c.clientHeight)"
+    heights = f"{_SHOWN}.map(c => c.clientHeight)"
     browser.open(page, width=1440)
     before = browser.evaluate(heights)
     browser.resize(width=900, height=700)
     browser.wait_for(f"{_CHART_WIDTHS}.every(([svg, box]) => svg === box)")
     assert browser.evaluate(heights) == before
-    assert min(before) >= 200
+    assert min(before) >= 150
 
 
-def test_print_unfolds_the_tables_and_restores_the_page(
+def test_print_opens_the_folds_but_not_the_tables_behind_figures_and_restores_the_page(
     browser: Chromium, page: Path, tmp_path: Path
 ) -> None:
     browser.open(page, dark=True)
     browser.evaluate(
         "window.addEventListener('beforeprint', () => { window.seen = ["
         "document.documentElement.dataset.theme,"
-        " document.querySelectorAll('details:not([open])').length,"
+        " document.querySelectorAll('details:not([open]):not(.data)').length,"
+        " document.querySelectorAll('details.data[open]').length,"
         f" Math.max(...{_CHART_WIDTHS}.map(([svg]) => svg))]; }})"
     )
     browser.print_pdf(tmp_path / "report.pdf")
-    assert browser.evaluate("window.seen") == ["light", 0, 640]
+    assert browser.evaluate("window.seen") == ["light", 0, 0, 640]
     browser.wait_for("document.querySelectorAll('details[open]').length === 0")
     assert browser.evaluate("document.documentElement.dataset.theme ?? 'auto'") == "auto"
     browser.wait_for(f"{_CHART_WIDTHS}.every(([svg, box]) => svg === box)")

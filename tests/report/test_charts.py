@@ -9,8 +9,9 @@ import msgspec
 
 from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
-from kvtrace.report.charts import Axis, Mark, Panel, Series
-from kvtrace.report.figures import all_charts, move_against_recompute, running
+from kvtrace.report.axes import Axis
+from kvtrace.report.charts import Mark, Panel, Series
+from kvtrace.report.figures import all_charts, running
 from kvtrace.report.texts import load_texts
 from kvtrace.report.view import ChartView
 from tests.report.records import make_bare_record, make_record, quantity
@@ -151,17 +152,29 @@ def _idle_link() -> dict[str, Any]:
     }
 
 
-def test_moves_have_one_chart_per_option_on_shared_axes() -> None:
-    views = move_against_recompute(make_record(), EN)
-    assert [view.title for view in views] == [
+def test_moves_stand_in_one_figure_a_panel_an_option_on_shared_axes() -> None:
+    view = all_charts(make_record(), EN)["move"]
+    figure = parsed(view.figure)
+    titles = [one["text"].replace("<br>", " ") for one in figure["layout"]["annotations"]]
+    assert titles == [
         "HBM + idle host DRAM",
         "Pool in DRAM over TCP",
         "Pool in DRAM over RDMA, GPU-direct",
     ]
-    ranges = [parsed(view.figure)["layout"]["yaxis"]["range"] for view in views]
-    assert ranges[0] == ranges[1] == ranges[2]
-    assert "slower than recomputing at every prompt length" in views[1].summary
-    assert "faster than recomputing at every" in views[0].summary
+    assert {trace["yaxis"] for trace in figure["data"]} == {"y"}
+    assert [trace["showlegend"] for trace in figure["data"]] == [True] * 2 + [False] * 4
+    assert "slower than recomputing in Pool in DRAM over TCP (buckets from" in view.summary
+    assert "HBM + idle host DRAM (" not in view.summary
+
+
+def test_moves_that_are_never_slower_are_said_to_be_faster() -> None:
+    record = make_record()
+    table = record.tables["replay/move_by_prompt_bucket"]
+    again = table.columns.index("recompute_p50_s")
+    for row in table.rows:
+        row[again] = 1e6
+    summary = all_charts(record, EN)["move"].summary
+    assert "faster than recomputing at every prompt length, in each of 3 options" in summary
 
 
 def test_latency_axis_is_logarithmic_only_when_it_must_be() -> None:
@@ -195,7 +208,7 @@ def test_a_gap_in_the_data_stays_a_gap() -> None:
 
 def test_bare_record_has_no_figure_and_a_reason_each() -> None:
     record = make_bare_record()
-    views = [*all_charts(record, EN).values(), *move_against_recompute(record, EN)]
+    views = all_charts(record, EN).values()
     assert all(view.figure is None and view.missing for view in views)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kvtrace.report.fleets import fleet_parts
@@ -66,7 +68,18 @@ def test_the_reserve_and_the_releases_are_told() -> None:
 
 
 def test_a_link_that_binds_is_named() -> None:
-    assert cells(parts()["fleet_binds"])[1][3] == "link pool_nic_tcp"
+    (ladder,) = parts()["fleet_binds"].charts
+    assert ladder.table is not None
+    assert ladder.table.rows[1][3].text == "link pool_nic_tcp"
+    assert "link pool_nic_tcp binds Pool in DRAM over TCP" in ladder.summary
+
+
+def test_the_ladder_shows_how_much_of_each_resource_an_option_uses() -> None:
+    (ladder,) = parts()["fleet_binds"].charts
+    assert ladder.figure is not None
+    traces = {trace["name"]: trace for trace in json.loads(ladder.figure)["data"]}
+    assert set(traces) == {"Prefill", "Decode bandwidth", "HBM for KV", "fullest link"}
+    assert len({trace["marker"]["symbol"] for trace in traces.values()}) == 4
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

@@ -214,7 +214,8 @@ def test_modelled_figures_say_so_in_their_title(full: str) -> None:
 
 
 def test_unconfirmed_assumptions_are_highlighted(full: str) -> None:
-    assert full.count('class="unconfirmed"') == 2
+    assert full.count('<tr class="unconfirmed">') == 2
+    assert full.count('<li class="unconfirmed">') == 2
     assert "⚠ unconfirmed" in full
 
 

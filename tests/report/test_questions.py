@@ -176,7 +176,7 @@ def test_reuse_that_has_not_settled_is_said(trend: str, severity: str) -> None:
     assert notice.severity == severity
     assert "70\u00a0%" in notice.text
     assert "80\u00a0%" in notice.text
-    assert f'class="card finding {severity}"' in render_html(record, lang="en")
+    assert f'class="notice {severity}"' in render_html(record, lang="en")
     level = add(make_record(), "reuse/still_climbing", columns, [[0.7, 0.7, -0.1, 0.1, "level"]])
     assert still_climbing(level, EN) is None
 

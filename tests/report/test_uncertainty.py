@@ -67,8 +67,12 @@ def test_both_ends_of_each_input_are_drawn_the_widest_first() -> None:
     _, swings, _ = uncertainty_parts(sampled(), EN)
     (chart,) = swings.charts
     assert chart.figure is not None
-    low, high = json.loads(chart.figure)["data"]
-    assert (low["x"], high["x"]) == ([-1000.0, 5000.0], [9000.0, -500.0])
+    figure = json.loads(chart.figure)
+    low, high = figure["data"]
+    assert low["base"] == high["base"] == 4000.0
+    ends = [[x + trace["base"] for x in trace["x"]] for trace in (low, high)]
+    assert ends == [[-1000.0, 5000.0], [9000.0, -500.0]]
+    assert [shape["x0"] for shape in figure["layout"]["shapes"]] == [4000.0, 0.0]
     assert chart.table is not None
     assert len(chart.table.rows) == 2
 

@@ -54,7 +54,13 @@
       element.dataset.drawn = "true";
     });
   };
-  const drawAll = () => Promise.all(charts.map(draw));
+  /* A chart inside a closed fold has no width: it is drawn when the fold opens. */
+  const isShown = (element) => element.closest("details:not([open])") === null;
+  const drawAll = () => Promise.all(charts.filter(isShown).map(draw));
+  document.addEventListener("toggle", (event) => {
+    if (!event.target.open || printing) return;
+    charts.filter((one) => event.target.contains(one) && isShown(one)).forEach(draw);
+  }, true);
 
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
   const toggle = document.getElementById("theme");
@@ -73,10 +79,10 @@
   });
   label();
 
-  /* Print: light, everything unfolded; afterwards as it was. */
+  /* Print: light, all folds open but the tables behind figures; afterwards as it was. */
   let kept = null;
   window.addEventListener("beforeprint", () => {
-    const closed = [...document.querySelectorAll("details:not([open])")];
+    const closed = [...document.querySelectorAll("details:not([open]):not(.data)")];
     kept = { theme: root.dataset.theme, closed };
     root.dataset.theme = "light";
     printing = true;
@@ -90,7 +96,8 @@
     kept.closed.forEach((one) => { one.open = false; });
     kept = null;
     printing = false;
-    drawAll().then(() => charts.forEach((one) => Plotly.Plots.resize(one)));
+    const drawn = charts.filter(isShown);
+    drawAll().then(() => drawn.forEach((one) => Plotly.Plots.resize(one)));
   });
 
   /* Copy: a table as CSV or Markdown, a command as it stands. */
@@ -130,16 +137,22 @@
     window.setTimeout(() => { button.textContent = before; }, 1400);
   });
 
-  /* A link into a folded table unfolds it. */
+  /* A link to a finding, a question or a table opens everything around it. */
   const unfold = () => {
     const target = document.getElementById(decodeURIComponent(window.location.hash.slice(1)));
-    const box = target && target.closest("details");
-    if (box) {
+    if (target === null) return;
+    let opened = false;
+    for (let box = target.closest("details"); box !== null; box = box.parentElement.closest("details")) {
+      opened ||= !box.open;
       box.open = true;
-      target.scrollIntoView({ behavior: still.matches ? "auto" : "smooth" });
     }
+    if (opened) target.scrollIntoView({ behavior: still.matches ? "auto" : "smooth" });
   };
   window.addEventListener("hashchange", unfold);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#"]');
+    if (link !== null && link.hash === window.location.hash) unfold();
+  });
 
   const links = new Map([...document.querySelectorAll(".toc a")].map((a) => [a.hash.slice(1), a]));
   const seen = new IntersectionObserver((entries) => {

@@ -8,10 +8,9 @@ from __future__ import annotations
 from kvtrace.audit.record import AuditRecord
 from kvtrace.report.figures.frontier import frontier
 from kvtrace.report.figures.measured import latency_by_bucket, over_time
+from kvtrace.report.figures.moves import move_against_recompute
 from kvtrace.report.figures.options import (
-    MOVE_TABLES,
     ledger,
-    move_against_recompute,
     net_negative,
     replay_over_time,
     ttft_parts,
@@ -22,7 +21,7 @@ from kvtrace.report.figures.trace import capacity_curve, kv_bytes, reuse_by_buck
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import ChartView
 
-__all__ = ["MOVE_TABLES", "all_charts", "move_against_recompute", "running"]
+__all__ = ["all_charts", "running"]
 
 
 def all_charts(record: AuditRecord, texts: Texts) -> dict[str, ChartView]:
@@ -35,6 +34,7 @@ def all_charts(record: AuditRecord, texts: Texts) -> dict[str, ChartView]:
         ttft_percentiles(record, texts),
         frontier(record, texts),
         net_negative(record, texts),
+        move_against_recompute(record, texts),
         ledger(record, texts),
         replay_over_time(record, texts),
         latency_by_bucket(record, texts),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.audit.record import AuditRecord, Cell, Table
-from kvtrace.report.charts import Axis, plot_text
+from kvtrace.report.axes import Axis, plot_text
 from kvtrace.report.format import format_instant, format_value, is_instant
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import ChartView, Origin

@@ -6,7 +6,8 @@ from typing import Final
 
 from kvtrace.audit.record import AuditRecord, Cell, Frontier, FrontierStep
 from kvtrace.report import charts
-from kvtrace.report.charts import Axis, Series, plot_text
+from kvtrace.report.axes import Axis, plot_text
+from kvtrace.report.charts import Series
 from kvtrace.report.figures.common import PALETTE, absent, show
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import ChartView, TableView, made_table, table_view

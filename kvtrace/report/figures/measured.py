@@ -8,7 +8,8 @@ from typing import Final
 
 from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
-from kvtrace.report.charts import Axis, Kind, Panel, Series, plot_text
+from kvtrace.report.axes import Axis, Kind, plot_text
+from kvtrace.report.charts import Panel, Series
 from kvtrace.report.figures.common import (
     MOVE,
     PALETTE,

@@ -9,7 +9,8 @@ import msgspec
 
 from kvtrace.audit.record import AuditRecord, Cell, HitCost, LinkLedger, Option, Table
 from kvtrace.report import charts
-from kvtrace.report.charts import Axis, Kind, Panel, Series, plot_text
+from kvtrace.report.axes import Axis, Kind, plot_text
+from kvtrace.report.charts import Panel, Series
 from kvtrace.report.figures.common import (
     MOVE,
     PALETTE,
@@ -24,7 +25,6 @@ from kvtrace.report.figures.common import (
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import ChartView, made_table, table_view
 
-MOVE_TABLES: Final = ("replay/move_by_prompt_bucket",)
 TIME_TABLES: Final = ("replay/over_time",)
 
 
@@ -252,83 +252,6 @@ _HIT_COLUMNS: Final = (
     ("ttft_lost_s", "s"),
     ("gpu_seconds_freed", "s"),
 )
-
-
-def move_against_recompute(record: AuditRecord, texts: Texts) -> list[ChartView]:
-    """One small chart per option: moving the hit against recomputing it, by prompt length."""
-    table = pick_table(record, MOVE_TABLES)
-    columns = Columns(table) if table else None
-    needed = (
-        [
-            columns.find("option_id", "option"),
-            columns.find("prompt_bucket"),
-            columns.find("move_p50_s", "move_p50_ns"),
-            columns.find("recompute_p50_s", "recompute_p50_ns"),
-        ]
-        if columns
-        else []
-    )
-    if table is None or columns is None or None in needed:
-        return [absent("move", texts, "modelled")]
-    option, bucket, move, recompute = (index for index in needed if index is not None)
-    values = [v for i in (move, recompute) for v in columns.numbers(i) if v is not None and v > 0]
-    if not values:
-        return [absent("move", texts, "modelled")]
-    bounds = (min(values) / 1.5, max(values) * 1.5)
-    titles = {one.id: one.title for one in record.options}
-    ids = list(dict.fromkeys(str(value) for value in columns.cells(option)))
-    return [
-        _move_panel(
-            columns, (option, bucket, move, recompute), one, titles.get(one, one), bounds, texts
-        )
-        for one in ids[:8]
-    ]
-
-
-def _move_panel(
-    columns: Columns,
-    indices: tuple[int, int, int, int],
-    option_id: str,
-    title: str,
-    bounds: tuple[float, float],
-    texts: Texts,
-) -> ChartView:
-    option, bucket, move, recompute = indices
-    rows = [i for i, value in enumerate(columns.cells(option)) if str(value) == option_id]
-    names = [columns.buckets(bucket)[i] for i in rows]
-    moved = [columns.numbers(move)[i] for i in rows]
-    again = [columns.numbers(recompute)[i] for i in rows]
-    series = []
-    for style, (key, colour, values) in enumerate(
-        (("move", MOVE, moved), ("recompute", PREFILL, again))
-    ):
-        name = texts(f"chart.move.{key}")
-        hover = [
-            f"{plot_text(name)}: {show(v, 's', texts)}<br>≥ {n}"
-            for n, v in zip(names, values, strict=True)
-        ]
-        shown = [v if v is not None and v > 0 else None for v in values]
-        series.append(Series(name, names, shown, colour, style, hover))
-    slower = [
-        name
-        for name, a, b in zip(names, moved, again, strict=True)
-        if a is not None and b is not None and a > b
-    ]
-    key = "chart.move.slower" if slower else "chart.move.never_slower"
-    if len(slower) == sum(value is not None for value in moved):
-        key = "chart.move.always_slower"
-    return ChartView(
-        id=f"move-{option_id}",
-        title=title,
-        origin="modelled",
-        summary=texts(key, buckets=", ".join(slower)),
-        figure=charts.lines(
-            series,
-            x=Axis(texts("axis.bucket"), "category"),
-            y=Axis(texts("axis.seconds_p50"), "seconds", log=True, bounds=bounds),
-            height=300,
-        ),
-    )
 
 
 MAX_LINKS: Final = 2

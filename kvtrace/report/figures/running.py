@@ -12,7 +12,8 @@ from typing import Final
 
 from kvtrace.audit.record import AuditRecord, Cell
 from kvtrace.report import charts
-from kvtrace.report.charts import Axis, Kind, Panel, Series, plot_text
+from kvtrace.report.axes import Axis, Kind, plot_text
+from kvtrace.report.charts import Panel, Series
 from kvtrace.report.figures.common import PALETTE, Columns, pick_table, show, time_axis
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import ChartView, table_view

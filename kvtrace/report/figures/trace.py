@@ -7,7 +7,8 @@ from typing import Final
 
 from kvtrace.audit.record import AuditRecord, CurvePoint, Table
 from kvtrace.report import charts
-from kvtrace.report.charts import Axis, Mark, Panel, Series, plot_text
+from kvtrace.report.axes import Axis, plot_text
+from kvtrace.report.charts import Mark, Panel, Series
 from kvtrace.report.figures.common import (
     PALETTE,
     Columns,

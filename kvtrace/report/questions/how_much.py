@@ -53,7 +53,7 @@ def how_much(record: AuditRecord, texts: Texts, drawn: Mapping[str, ChartView]) 
         points_source=why[0] if why else None,
         small=tuple(
             view
-            for view in (drawn["reuse_bucket"], drawn["over_time"])
+            for view in (drawn["reuse_bucket"],)
             if view.figure is not None and view.origin == "computed"
         ),
         tables_first=True,

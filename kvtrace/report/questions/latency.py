@@ -6,7 +6,8 @@ from typing import Final
 
 from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
-from kvtrace.report.charts import Axis, Series, plot_text
+from kvtrace.report.axes import Axis, plot_text
+from kvtrace.report.charts import Series
 from kvtrace.report.figures.common import MOVE, PALETTE, PREFILL, QUEUE, bucket_label
 from kvtrace.report.format import format_in, pick_scale
 from kvtrace.report.questions.facts import Facts, Row, facts, seconds

@@ -6,7 +6,8 @@ from typing import Final
 
 from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
-from kvtrace.report.charts import Axis, Kind, Series, plot_text
+from kvtrace.report.axes import Axis, Kind, plot_text
+from kvtrace.report.charts import Series
 from kvtrace.report.figures.common import PALETTE
 from kvtrace.report.questions.facts import Facts, Row, facts
 from kvtrace.report.questions.part import Part, absent_part, chart_of, tables

@@ -6,7 +6,8 @@ from typing import Final
 
 from kvtrace.audit.record import AuditRecord, Cell
 from kvtrace.report import charts
-from kvtrace.report.charts import Axis, Panel, Series, plot_text
+from kvtrace.report.axes import Axis, plot_text
+from kvtrace.report.charts import Panel, Series
 from kvtrace.report.figures.common import PALETTE
 from kvtrace.report.questions.facts import Facts, Row, facts
 from kvtrace.report.questions.part import Part, absent_part, chart_of

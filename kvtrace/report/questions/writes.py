@@ -6,7 +6,8 @@ from typing import Final
 
 from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
-from kvtrace.report.charts import Axis, Series, plot_text
+from kvtrace.report.axes import Axis, plot_text
+from kvtrace.report.charts import Series
 from kvtrace.report.figures.common import MOVE, PREFILL, show
 from kvtrace.report.questions.facts import Facts, facts
 from kvtrace.report.questions.part import Part, absent_part, chart_of, tables
