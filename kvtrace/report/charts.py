@@ -208,7 +208,8 @@ def facets(
     for row in range(1, rows + 1):
         axis = axis_layout(y, values)
         layout[_nth("yaxis", row)] = axis | ({"title": None} if row != (rows + 1) // 2 else {})
-    traces, titles = [], []
+    traces: list[dict[str, Any]] = []
+    titles = []
     for number, panel in enumerate(panels):
         place = {
             "xaxis": _nth("x", number % width + 1),

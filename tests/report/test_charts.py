@@ -9,7 +9,7 @@ import msgspec
 
 from kvtrace.audit.record import AuditRecord
 from kvtrace.report import charts
-from kvtrace.report.axes import Axis
+from kvtrace.report.axes import Axis, plot_text
 from kvtrace.report.charts import Mark, Panel, Series
 from kvtrace.report.figures import all_charts, running
 from kvtrace.report.texts import load_texts
@@ -56,14 +56,14 @@ def test_no_figure_has_two_y_axes_over_each_other() -> None:
 
 def test_labels_are_literal_text() -> None:
     figure = parsed(
-        charts.bars([Series("<b>x</b>", [1.0], [charts.plot_text("<i>&")], "var(--c-1)")], x=AXIS)
+        charts.bars([Series("<b>x</b>", [1.0], [plot_text("<i>&")], "var(--c-1)")], x=AXIS)
     )
     assert figure["data"][0]["name"] == "&lt;b&gt;x&lt;/b&gt;"
     assert figure["data"][0]["y"] == ["&lt;i&gt;&amp;"]
 
 
 def test_long_labels_wrap_and_stop() -> None:
-    assert charts.plot_text("one two three four", width=9) == "one two<br>three<br>four"
+    assert plot_text("one two three four", width=9) == "one two<br>three<br>four"
 
 
 def test_byte_ticks_are_round_in_their_own_unit() -> None:
