@@ -10,11 +10,11 @@ from kvtrace.api.fleet_loads import PeakHour
 from kvtrace.api.fleet_questions import MOST_TIMES, stated_fleet
 from kvtrace.api.replays import Replays, WindowRuns
 from kvtrace.api.uncertainty_question import Asked, likely_pool
-from kvtrace.audit.findings.check import is_pool
 from kvtrace.audit.fleet.estimated_states import Degrading, estimated_states
 from kvtrace.audit.fleet.facts import DegradedFacts, FleetFacts
 from kvtrace.audit.fleet.record import DegradedState
 from kvtrace.audit.fleet.states import Judge
+from kvtrace.audit.options.kinds import is_pool
 from kvtrace.audit.slo.check import check_against, lookup_slack_s
 from kvtrace.audit.slo.fleets import TODAY, todays
 from kvtrace.audit.slo.reference import Reference, reference_of

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from kvtrace.api.fleet_loads import LOADS, LoadedWindows
 from kvtrace.api.fleet_questions import MOST_LOAD, Asker, stated_fleet
-from kvtrace.audit.findings.check import is_local
 from kvtrace.audit.fleet.binding import bind
 from kvtrace.audit.fleet.facts import OptionFacts
 from kvtrace.audit.fleet.needs import Tried, searched_need
 from kvtrace.audit.fleet.record import Binding, OptionNeed
 from kvtrace.audit.fleet.surrogate import Sample, estimate
+from kvtrace.audit.options.kinds import is_local
 from kvtrace.audit.slo.fleets import OBSERVED
 from kvtrace.audit.slo.reference import Reference
 from kvtrace.replay.options.ground import Ground

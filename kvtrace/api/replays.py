@@ -9,9 +9,8 @@ from typing import Final, Self, TypeVar
 
 import numpy as np
 
-from kvtrace.audit.findings.check import is_local, is_pool
 from kvtrace.audit.options.isolation import long_prompts
-from kvtrace.audit.options.kinds import quantised_ids
+from kvtrace.audit.options.kinds import is_local, is_pool, quantised_ids
 from kvtrace.audit.slo.check import lookup_slack_s
 from kvtrace.audit.slo.ends import EndFleet
 from kvtrace.audit.slo.fleets import build_fleets

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kvtrace.audit.assumptions import build_assumptions, from_constant
+from kvtrace.audit.bounds import knows_flops
 from kvtrace.audit.data import build_data
 from kvtrace.audit.findings.check import Evidence, LinkRow, MoveRow
 from kvtrace.audit.findings.link_rows import LinkSources, link_rows, links_table
@@ -15,7 +16,7 @@ from kvtrace.audit.findings.sampling import sampled_log, sampling_validity
 from kvtrace.audit.fleet.build import build_fleet_sizes
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.money.bills import build_bills
-from kvtrace.audit.money.build import Priced, build_economics, pair_of
+from kvtrace.audit.money.build import Priced, build_economics
 from kvtrace.audit.money.calendar import last_day, windows_per_day
 from kvtrace.audit.money.gpu_worth import gpu_worth, load_profile
 from kvtrace.audit.options.frontier import build_frontier
@@ -49,11 +50,10 @@ from kvtrace.audit.tables.measured import (
 )
 from kvtrace.audit.tables.modelled import build_modelled_tables
 from kvtrace.audit.thresholds import MIN_SPAN
-from kvtrace.audit.uncertainty.build import build_uncertainty, chance_of
 from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.audit.uncertainty.sensitivity import prefill_factor
-from kvtrace.audit.verdict.bounds import knows_flops
 from kvtrace.audit.verdict.carrying import carrying_numbers
+from kvtrace.audit.verdict.chances import build_uncertainty, chance_of, pair_of
 from kvtrace.audit.verdict.circumstances import Circumstances
 from kvtrace.audit.verdict.context import binding_today, dominant_conversation, small_pieces
 from kvtrace.audit.verdict.measurements import longer_window, reuse_measurement

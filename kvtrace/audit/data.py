@@ -8,8 +8,7 @@ from typing import Final
 
 from kvtrace.audit.record import Data, Validity
 from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN
-from kvtrace.audit.verdict.confidence import GRADE_SAYS
-from kvtrace.audit.verdict.words import counted
+from kvtrace.audit.words import GRADE_SAYS, counted
 from kvtrace.schema.manifest import FileEntry, Grade, Manifest, Note, SourceEntry
 from kvtrace.units import NS_PER_S, format_seconds
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvtrace.audit.inputs import ResultOfQuery
+from kvtrace.audit.record import Option
 
 Value = bool | int | float | str | None
 Row = dict[str, Value]
@@ -44,3 +45,8 @@ def count(row: Row, column: str) -> int | None:
     """A whole number of a row, or None where it is unknown."""
     value = row.get(column)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def hit_tokens(option: Option) -> int:
+    """Tokens that the option serves from any tier."""
+    return sum(option.hit_tokens_by_tier.values())

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kvtrace.audit.record import Data, ReplayWindow, Reuse, Validity
 from kvtrace.audit.uncertainty.ranges import ratio
-from kvtrace.audit.verdict.words import counted, percent
+from kvtrace.audit.words import counted, percent
 from kvtrace.cost.deployment import Deployment
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.reusable import reusable_tokens

@@ -93,7 +93,16 @@ def _built_in(name: str) -> HardwareProfile:
         topology=read_topology(host, row["host"]),
         tiers=tuple(load_tier(tier) for tier in list_tiers()),
         pool_nvme_tier=str(_pool_node()["nvme_tier"]),
-        pool_nvme_per_node=_pool_drives(),
+        pool_nvme_per_node=_stored(
+            "pool_nodes", "ssd", "nvme_per_node", unit="drives", title="NVMe drives of a pool node"
+        ),
+        file_system_write_share=_stored(
+            "file_systems",
+            "shares",
+            "write_over_read",
+            unit="ratio",
+            title="writes of a parallel file system over its reads",
+        ),
         gpu_usd_per_hour=_gpu_price(name),
     )
 
@@ -102,18 +111,19 @@ def _pool_node() -> dict[str, object]:
     return read_toml("storage.toml")["pool_nodes"]["ssd"]
 
 
-def _pool_drives() -> Constant:
-    entry = _pool_node()
-    drives = entry["nvme_per_node"]
-    if not isinstance(drives, dict):
-        raise ValueError("storage.toml: pool_nodes.ssd.nvme_per_node is not a table")
+def _stored(section: str, entry: str, name: str, *, unit: str, title: str) -> Constant:
+    """A constant of data/storage.toml that belongs to no single store."""
+    table = read_toml("storage.toml")[section][entry]
+    raw = table[name]
+    if not isinstance(raw, dict):
+        raise ValueError(f"storage.toml: {section}.{entry}.{name} is not a table")
     return read_constant(
-        drives,
-        id="pool_nodes.ssd.nvme_per_node",
-        unit="drives",
-        title="NVMe drives of a pool node",
-        source=str(entry["source"]),
-        as_of=str(entry["as_of"]),
+        raw,
+        id=f"{section}.{entry}.{name}",
+        unit=unit,
+        title=title,
+        source=str(table["source"]),
+        as_of=str(table["as_of"]),
     )
 
 

@@ -101,6 +101,8 @@ class HardwareProfile:
     pool_nvme_tier: str
     """The drive of a pool node with flash."""
     pool_nvme_per_node: Constant
+    file_system_write_share: Constant
+    """Write rate of a parallel file system over its read rate."""
     gpu_usd_per_hour: Constant
     efficiencies: EfficiencyTable | None = None
     """What engines reach here of the peaks, as a calibration found; null: data/efficiency.toml."""

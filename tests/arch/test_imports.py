@@ -39,6 +39,16 @@ def test_import_contracts_hold() -> None:
     assert "0 broken" in done.stdout
 
 
+def test_replay_reads_no_figure_of_its_own() -> None:
+    readers = [
+        str(one)
+        for one in every_import()
+        if one.source.module.startswith("kvtrace.replay.")
+        and one.name in ("read_toml", "read_csv", "read_constant")
+    ]
+    assert readers == []
+
+
 def test_the_walk_finds_imports_inside_functions_too() -> None:
     found = {
         (one.root, one.inside)

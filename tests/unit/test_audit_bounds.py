@@ -9,16 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvtrace.audit.money.bills import Bills
-from kvtrace.audit.money.economics import (
-    freed_instances,
-    peak_instances,
-    value_saving,
-)
-from kvtrace.audit.money.gpu_worth import GpuWorth, gpu_worth
-from kvtrace.audit.slo.fleets import Saved
-from kvtrace.audit.uncertainty.ranges import Range, finite, ratio
-from kvtrace.audit.verdict.bounds import (
+from kvtrace.audit.bounds import (
     all_prefill_upper_s,
     busiest_instances,
     hit_tokens_per_request,
@@ -28,6 +19,15 @@ from kvtrace.audit.verdict.bounds import (
     spared_s_per_request,
     window_reusable_tokens,
 )
+from kvtrace.audit.money.bills import Bills
+from kvtrace.audit.money.economics import (
+    freed_instances,
+    peak_instances,
+    value_saving,
+)
+from kvtrace.audit.money.gpu_worth import GpuWorth, gpu_worth
+from kvtrace.audit.slo.fleets import Saved
+from kvtrace.audit.uncertainty.ranges import Range, finite, ratio
 from kvtrace.cost.tco.need import Need
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.reusable import reusable_tokens

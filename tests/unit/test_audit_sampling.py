@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from kvtrace.audit.build import build_audit
-from kvtrace.audit.findings.sampling import log_gap, sampled_log, sampling_validity
+from kvtrace.audit.findings.sampling import LogGap, log_gap, sampled_log, sampling_validity
 from kvtrace.audit.record import AuditRecord, NextMeasurement
 from kvtrace.audit.uncertainty.ranges import Range
-from kvtrace.audit.verdict.cases import Bound, Case, LogGap
+from kvtrace.audit.verdict.cases import Bound, Case
 from kvtrace.audit.verdict.rules import decide
 from kvtrace.report.sections import page_view
 from kvtrace.report.texts import load_texts

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given, settings
 
+from kvtrace.audit.findings.sampling import LogGap
 from kvtrace.audit.record import NextMeasurement, Outcome
 from kvtrace.audit.uncertainty.ranges import Range
-from kvtrace.audit.verdict.cases import Bound, Case, LogGap, PoolCase
+from kvtrace.audit.verdict.cases import Bound, Case, PoolCase
 from kvtrace.audit.verdict.circumstances import Circumstances
 from kvtrace.audit.verdict.rules import decide
 from tests.unit.test_audit_verdict import PAYS

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from kvtrace.audit.inputs import ResultOfQuery
+from kvtrace.audit.options.kinds import is_local, is_pool
 from kvtrace.audit.record import (
     Cell,
     Data,
@@ -24,7 +25,6 @@ from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.cost.tco.need import Need
-from kvtrace.replay.options.recipes import family_of
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import PrefillTime, Scenario
 from kvtrace.schema.arrays import RequestTrace
@@ -195,21 +195,6 @@ class Check:
     table: str | None = field(default=None)
     is_replayed: bool = False
     """Rests on the replays: the message then says on which window."""
-
-
-def is_pool(option_id: str) -> bool:
-    """Whether all instances share the KV of the option, by its family in the catalogue."""
-    return family_of(option_id) == "pool"
-
-
-def is_local(option_id: str) -> bool:
-    """Whether the option reuses KV without a pool: a rival of the pool, free or not."""
-    return not is_pool(option_id) and option_id not in {"as_observed", "recompute"}
-
-
-def hit_tokens(option: Option) -> int:
-    """Tokens that the option serves from any tier."""
-    return sum(option.hit_tokens_by_tier.values())
 
 
 def measured(ident: str, value: float | int | str | None, unit: str, source: str) -> Quantity:

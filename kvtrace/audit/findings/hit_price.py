@@ -9,8 +9,8 @@ from kvtrace.audit.findings.latency import of_one_group
 from kvtrace.audit.findings.limits import HIT_LOSS
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.thresholds import MIN_REQUESTS
-from kvtrace.audit.verdict.words import counted
 from kvtrace.audit.view import Row, count, number, rows_of
+from kvtrace.audit.words import counted
 
 HIT_PRICE_TABLE: Final = "latency/hit_price"
 

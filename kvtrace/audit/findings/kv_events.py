@@ -8,8 +8,8 @@ from kvtrace.audit.findings.check import Evidence, Hit, known_only, measured
 from kvtrace.audit.findings.limits import RESTORED_SHARE
 from kvtrace.audit.record import Level
 from kvtrace.audit.thresholds import MIN_SPAN
-from kvtrace.audit.verdict.words import counted, percent
 from kvtrace.audit.view import Row, count, number, summary_of
+from kvtrace.audit.words import counted, percent
 
 RESTORED_TABLE: Final = "kv_events/restored_tokens"
 _SUMMARY: Final = "kv_events/restored_summary"

@@ -10,8 +10,8 @@ from kvtrace.audit.findings.limits import CONFOUNDED, HIT_HELP, QUEUE_SHARE, TAI
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.thresholds import MIN_REQUESTS
-from kvtrace.audit.verdict.words import counted
 from kvtrace.audit.view import Row, count, number, rows_of
+from kvtrace.audit.words import counted
 
 CAUSES_TABLE: Final = "latency/tail_causes"
 _SPLIT: Final = "latency/tail_split"

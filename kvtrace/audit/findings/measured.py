@@ -17,8 +17,8 @@ from kvtrace.audit.findings.limits import (
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN
 from kvtrace.audit.uncertainty.ranges import ratio
-from kvtrace.audit.verdict.words import counted
 from kvtrace.audit.view import Row, count, number, summary_of
+from kvtrace.audit.words import counted
 from kvtrace.units import NS_PER_S, format_seconds
 
 _SUMMARY = "latency/summary"

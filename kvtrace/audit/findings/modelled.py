@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvtrace.audit.findings.check import Evidence, Hit, hit_tokens, modelled
+from kvtrace.audit.findings.check import Evidence, Hit, modelled
 from kvtrace.audit.findings.limits import MOVE_SHARE
 from kvtrace.audit.findings.replayed import TierHits, tier_hits
 from kvtrace.audit.findings.sampling import is_part
 from kvtrace.audit.record import HitCost, Option, Quantity, Severity
 from kvtrace.audit.thresholds import LITTLE, NEARLY_ALL, NET_NEGATIVE_DOMINATES, NET_NEGATIVE_SHARE
 from kvtrace.audit.uncertainty.ranges import ratio
+from kvtrace.audit.view import hit_tokens
 from kvtrace.units import format_bytes, format_seconds, format_traffic
 
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from kvtrace.audit.bounds import knows_flops
 from kvtrace.audit.findings.check import Evidence, Hit, MoveRow, known_only, measured, modelled
 from kvtrace.audit.findings.limits import ENOUGH_MOVES, SLOW_MOVES
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.record import Cell, Quantity, Table
 from kvtrace.audit.tables.shape import TableShape
 from kvtrace.audit.uncertainty.ranges import ratio
-from kvtrace.audit.verdict.bounds import knows_flops
 from kvtrace.audit.view import count, number, rows_of
 from kvtrace.cost.calibration import OBSERVED_PATHS
 from kvtrace.cost.deployment import Deployment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kvtrace.audit.findings.check import Evidence, Hit, MoveRow, measured, modelled
@@ -10,9 +11,10 @@ from kvtrace.audit.findings.limits import (
     HALF_RATE,
     REPLICATION,
 )
-from kvtrace.audit.verdict.context import piece_rates
 from kvtrace.cost.calibration import OBSERVED_PATHS
 from kvtrace.cost.deployment import Deployment
+from kvtrace.cost.links import Link
+from kvtrace.replay.result import ReplayResult
 from kvtrace.units import format_bytes, format_traffic
 
 _ROUNDING: Final = 1e-9
@@ -95,3 +97,22 @@ def _small(row: MoveRow, deployment: Deployment) -> tuple[MoveRow, float] | None
     bytes_s = sum(row.median_bytes / hop.bytes_per_s for hop in hops)
     share = bytes_s / (fixed_s + bytes_s)
     return (row, share) if share <= HALF_RATE.value else None
+
+
+def piece_rates(
+    deployment: Deployment, results: Sequence[ReplayResult]
+) -> list[tuple[Link, float]]:
+    """Links that the replayed options cross, with the rate of pieces over that of long ones."""
+    hardware = deployment.hardware
+    by_id = {
+        "pcie": hardware.host_link,
+        "nic_tcp": hardware.tcp.port,
+        "nic_rdma": hardware.rdma.port,
+    }
+    crossed = {one for result in results for one in result.scenario.links}
+    size = hardware.chunk_bytes.value
+    return [
+        (link, link.bytes_per_s(size) / link.max_bytes_per_s.value)
+        for ident, link in by_id.items()
+        if any(one in (ident, f"pool_{ident}") for one in crossed)
+    ]

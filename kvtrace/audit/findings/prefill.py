@@ -13,8 +13,8 @@ from kvtrace.audit.findings.check import MS_PER_S, Evidence, Hit, measured, mode
 from kvtrace.audit.findings.limits import ENOUGH_IN_BUCKET, HIT_RATIO_RISE, MEASURED_OVER_RECOMPUTE
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.uncertainty.ranges import ratio
-from kvtrace.audit.verdict.words import counted, percent
 from kvtrace.audit.view import count, number, rows_of, whole_window
+from kvtrace.audit.words import counted, percent
 from kvtrace.replay.scenario import PrefillTime
 from kvtrace.units import format_seconds
 

@@ -8,8 +8,7 @@ from typing import Final
 
 from kvtrace.audit.findings.check import Evidence, Hit, known_only, measured
 from kvtrace.audit.record import NextMeasurement, Validity
-from kvtrace.audit.verdict.cases import LogGap
-from kvtrace.audit.verdict.words import percent
+from kvtrace.audit.words import percent
 from kvtrace.schema.manifest import Note, SourceEntry
 from kvtrace.schema.sampling import (
     KEPT_FACT,
@@ -33,6 +32,20 @@ _WHAT: Final[dict[str, str]] = {
     "slow_only": "only slow requests are in it, and short ones that bring and find blocks are not",
     "lost_lines": "lines of it are lost, and with them the reuse of requests that follow",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogGap:
+    """Requests of the service that the log does not hold."""
+
+    what: str
+    """What is missing, for people; goes on after `it`."""
+    evidence: str
+    """How that is known, for people."""
+    hides_reuse: bool
+    """Reuse is a lower bound. False: only the load is that of a part."""
+    measurement: NextMeasurement
+    """The log that would hold all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from kvtrace.audit.findings.limits import TENANTS_ON_ONE_CACHE
 from kvtrace.audit.quantity import Quantity
 from kvtrace.audit.sharing.record import SharingScope
 from kvtrace.audit.sharing.scopes import SCOPES_QUERY
-from kvtrace.audit.verdict.words import percent
+from kvtrace.audit.words import percent
 
 
 def shared_cache_leaks_timing(evidence: Evidence) -> Hit | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvtrace.audit.findings.check import Evidence, Hit, hit_tokens, modelled
+from kvtrace.audit.findings.check import Evidence, Hit, modelled
 from kvtrace.audit.findings.limits import (
     DRIVE_WRITES,
     OVERSIZE,
@@ -14,7 +14,8 @@ from kvtrace.audit.findings.sampling import is_part
 from kvtrace.audit.record import Option
 from kvtrace.audit.thresholds import LITTLE
 from kvtrace.audit.uncertainty.sensitivity import blocks_for_ratio, capacity_blocks, curve_ratio
-from kvtrace.audit.verdict.words import percent
+from kvtrace.audit.view import hit_tokens
+from kvtrace.audit.words import percent
 from kvtrace.units import S_PER_DAY, format_bytes
 
 

@@ -18,8 +18,8 @@ from kvtrace.audit.findings.limits import (
 from kvtrace.audit.findings.replayed import Tail, quantile_of, tail_of, twins, with_faster_links
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.uncertainty.ranges import ratio
-from kvtrace.audit.verdict.words import counted
 from kvtrace.audit.view import Row, count, number, rows_of
+from kvtrace.audit.words import counted
 from kvtrace.replay.result import ReplayResult
 from kvtrace.units import format_seconds, format_traffic
 

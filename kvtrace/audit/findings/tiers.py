@@ -15,8 +15,8 @@ from kvtrace.audit.findings.sampling import is_part
 from kvtrace.audit.record import Option, Quantity
 from kvtrace.audit.thresholds import LITTLE
 from kvtrace.audit.uncertainty.ranges import ratio
-from kvtrace.audit.verdict.words import percent
 from kvtrace.audit.view import Row, count, number, rows_of, summary_of, whole_window
+from kvtrace.audit.words import percent
 from kvtrace.replay.result import ReplayResult
 from kvtrace.units import format_traffic
 

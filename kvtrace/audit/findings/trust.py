@@ -11,8 +11,8 @@ from kvtrace.audit.findings.check import Evidence, Hit, measured, modelled
 from kvtrace.audit.findings.limits import COVERAGE, HOLE, LOST_HITS, PREEMPTED
 from kvtrace.audit.record import Severity
 from kvtrace.audit.uncertainty.ranges import ratio
-from kvtrace.audit.verdict.words import percent
 from kvtrace.audit.view import count, number, rows_of
+from kvtrace.audit.words import percent
 from kvtrace.replay.reusable import reusable_tokens
 from kvtrace.schema.manifest import Note, SourceEntry
 

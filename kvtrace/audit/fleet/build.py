@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from kvtrace.audit.findings.check import is_pool
 from kvtrace.audit.fleet.binding import resource_words
 from kvtrace.audit.fleet.facts import FleetFacts, OptionFacts
 from kvtrace.audit.fleet.record import Binding, FleetSizes, FleetView
 from kvtrace.audit.fleet.states import build_degraded
 from kvtrace.audit.fleet.surrogate import check_surrogate
+from kvtrace.audit.options.kinds import is_pool
 from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.slo.stated import slo_text
 from kvtrace.audit.thresholds import BUSY_DAY

@@ -15,7 +15,6 @@ from kvtrace.audit.money.record import Economics, PoolOverRival
 from kvtrace.audit.money.token_prices import api_prices, token_prices
 from kvtrace.audit.quantity import Quantity
 from kvtrace.audit.record import Option, ReplayWindow
-from kvtrace.audit.verdict.cases import Case
 from kvtrace.cost.evidence import Constant
 
 
@@ -27,27 +26,6 @@ class Priced:
     worth: GpuWorth
     today: date | None
     """The last day of the log, or of the report; null: neither has a date."""
-
-
-def pair_of(case: Case, option: str | None, money: Priced) -> Pair | None:
-    """The pool that the verdict weighs, over the option that it is weighed against.
-
-    Null without either, or where the log does not stand for a month.
-    """
-    pool = next((one for one in case.pools if one.option_id == option), None)
-    if pool is None or pool.rival is None or not case.has_monthly_load:
-        return None
-    return Pair(
-        option=pool.option_id,
-        title=pool.title,
-        rival=pool.rival.option_id,
-        rival_title=pool.rival.title,
-        saving=pool.saving,
-        instances=pool.instances_saved,
-        bills=money.bills,
-        worth=money.worth,
-        today=money.today,
-    )
 
 
 def build_economics(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from kvtrace.audit.bounds import busiest_instances
 from kvtrace.audit.money.gpu_worth import GpuWorth
 from kvtrace.audit.record import Quantity
 from kvtrace.audit.slo.fleets import Saved
@@ -21,7 +22,6 @@ from kvtrace.audit.thresholds import (
     FLEET_BUSY_SHARE_LOW,
 )
 from kvtrace.audit.uncertainty.ranges import Range
-from kvtrace.audit.verdict.bounds import busiest_instances
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet
 from kvtrace.schema.arrays import FloatArray, IntArray

@@ -7,6 +7,17 @@ from dataclasses import replace
 
 from kvtrace.cost.tco.need import Need
 from kvtrace.replay.options.option import ReplayOption
+from kvtrace.replay.options.recipes import family_of
+
+
+def is_pool(option_id: str) -> bool:
+    """Whether all instances share the KV of the option, by its family in the catalogue."""
+    return family_of(option_id) == "pool"
+
+
+def is_local(option_id: str) -> bool:
+    """Whether the option reuses KV without a pool: a rival of the pool, free or not."""
+    return not is_pool(option_id) and option_id not in {"as_observed", "recompute"}
 
 
 def is_free(need: Need) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kvtrace.audit.findings.check import hit_tokens, is_local, is_pool
+from kvtrace.audit.bounds import recompute_instance_s
 from kvtrace.audit.money.bills import Bills
 from kvtrace.audit.money.economics import (
     freed_instances,
@@ -17,12 +17,13 @@ from kvtrace.audit.money.economics import (
     value_saving,
 )
 from kvtrace.audit.money.gpu_worth import GpuWorth, gpu_worth
+from kvtrace.audit.options.kinds import is_local, is_pool
 from kvtrace.audit.record import HitCost, LinkLedger, Option, Percentiles, Quantity
 from kvtrace.audit.slo.fleets import TODAY, Fleets
 from kvtrace.audit.thresholds import LINK_BINDS, PREFILL_BINDS
 from kvtrace.audit.uncertainty.ranges import Range, difference, finite
 from kvtrace.audit.uncertainty.sensitivity import net_negative_range
-from kvtrace.audit.verdict.bounds import recompute_instance_s
+from kvtrace.audit.view import hit_tokens
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.options.option import ReplayOption

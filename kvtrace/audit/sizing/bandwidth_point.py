@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kvtrace.audit.bounds import knows_flops
 from kvtrace.audit.quantity import Quantity
 from kvtrace.audit.sizing.record import BreakEvenPath
 from kvtrace.audit.uncertainty.sensitivity import prefill_factor
-from kvtrace.audit.verdict.bounds import knows_flops
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.ledger import build_ledger
 from kvtrace.cost.tier_paths import LEDGER_PATHS, find_path, path_title

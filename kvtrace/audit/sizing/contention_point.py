@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kvtrace.audit.findings.check import is_pool
+from kvtrace.audit.options.kinds import is_pool
 from kvtrace.audit.sizing.minutes import Window, peak_in_flight
 from kvtrace.audit.sizing.record import BreakEvenContention
 from kvtrace.replay.result import ReplayResult

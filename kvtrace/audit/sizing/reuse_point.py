@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvtrace.audit.findings.check import hit_tokens, is_local, is_pool
+from kvtrace.audit.options.kinds import is_local, is_pool
 from kvtrace.audit.quantity import Quantity
 from kvtrace.audit.record import Option, ReplayWindow
 from kvtrace.audit.sizing.record import BreakEvenReuse
 from kvtrace.audit.sizing.value import windows_per_month
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.uncertainty.ranges import Range
+from kvtrace.audit.view import hit_tokens
 
 
 def break_even_ratio(cost_usd: Range, prompt_tokens: float, usd_per_token: Range) -> Range:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from kvtrace.audit.bounds import knows_flops, spared_s_per_request
 from kvtrace.audit.money.gpu_worth import gpu_worth
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.thresholds import (
@@ -16,7 +17,6 @@ from kvtrace.audit.thresholds import (
 )
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.uncertainty.sensitivity import prefill_factor
-from kvtrace.audit.verdict.bounds import knows_flops, spared_s_per_request
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.reusable import reusable_tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from kvtrace.audit.findings.check import is_pool
+from kvtrace.audit.options.kinds import is_pool
 from kvtrace.audit.slo.check import check_slo, lookup_slack_s
 from kvtrace.audit.slo.ends import ENDS, Claim, End, EndFleet, RunKey
 from kvtrace.audit.uncertainty.sensitivity import at_end, end_of

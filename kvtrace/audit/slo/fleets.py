@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kvtrace.audit.findings.check import is_local, is_pool
-from kvtrace.audit.options.kinds import priced_ids, quantised_ids, unweighed_ids
+from kvtrace.audit.options.kinds import is_local, is_pool, priced_ids, quantised_ids, unweighed_ids
 from kvtrace.audit.slo.check import AS_TODAY, check_slo
 from kvtrace.audit.slo.ends import Claim, EndFleet
 from kvtrace.audit.slo.figures import SloCheck

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from kvtrace.audit.findings.check import is_local, is_pool
+from kvtrace.audit.bounds import knows_flops
+from kvtrace.audit.options.kinds import is_local, is_pool
 from kvtrace.audit.record import Cell, Table
 from kvtrace.audit.tables.shape import ColumnSpec, TableShape
 from kvtrace.audit.uncertainty.ranges import finite
-from kvtrace.audit.verdict.bounds import knows_flops
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.ledger import ledger_table
 from kvtrace.replay.result import ReplayResult

@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
+from kvtrace.audit.bounds import hit_tokens_per_request
 from kvtrace.audit.slo.check import AS_TODAY, check_slo
 from kvtrace.audit.slo.ends import Claim, RunKey
 from kvtrace.audit.uncertainty.design import Response, SessionShifts
 from kvtrace.audit.uncertainty.margins import check_of_draw, kept_margin, missed_margin
 from kvtrace.audit.uncertainty.sessions import Units, draw, drawn_requests, resampled_sums
-from kvtrace.audit.verdict.bounds import hit_tokens_per_request
 from kvtrace.cost.slo_target import SloTarget
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.summary import gpu_seconds, move_seconds

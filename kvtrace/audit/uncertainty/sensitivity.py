@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from kvtrace.audit.bounds import knows_flops
 from kvtrace.audit.record import CurvePoint, Quantity
 from kvtrace.audit.slo.ends import Speed
 from kvtrace.audit.uncertainty.ranges import Range
-from kvtrace.audit.verdict.bounds import knows_flops
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.efficiency import EfficiencyTable, efficiency_table
 from kvtrace.cost.evidence import Constant

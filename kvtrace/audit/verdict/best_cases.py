@@ -6,15 +6,15 @@ from typing import Final
 
 import numpy as np
 
-from kvtrace.audit.money.economics import freed_instances, peak_instances
-from kvtrace.audit.uncertainty.ranges import Range
-from kvtrace.audit.verdict.bounds import (
+from kvtrace.audit.bounds import (
     all_prefill_upper_s,
     hit_tokens_per_request,
     places_in,
     recompute_s_per_request,
     spared_s_per_request,
 )
+from kvtrace.audit.money.economics import freed_instances, peak_instances
+from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.verdict.cases import Bound
 from kvtrace.audit.verdict.weighing import Weighing
 from kvtrace.audit.view import count

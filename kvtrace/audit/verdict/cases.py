@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Final
 
+from kvtrace.audit.findings.sampling import LogGap
 from kvtrace.audit.record import NextMeasurement, Outcome
 from kvtrace.audit.thresholds import (
     BUSY_DAY,
@@ -211,20 +212,6 @@ class Chance:
         return (
             f"the pool pays in {100 * self.pays:.0f} % of {self.samples:,} samples of what is open"
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogGap:
-    """Requests of the service that the log does not hold."""
-
-    what: str
-    """What is missing, for people; goes on after `it`."""
-    evidence: str
-    """How that is known, for people."""
-    hides_reuse: bool
-    """Reuse is a lower bound. False: only the load is that of a part."""
-    measurement: NextMeasurement
-    """The log that would hold all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

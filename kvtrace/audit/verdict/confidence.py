@@ -7,15 +7,8 @@ from collections.abc import Iterator
 from kvtrace.audit.record import Level
 from kvtrace.audit.thresholds import CLEAR_MARGIN, LONG_SPAN, MIN_REQUESTS, MIN_SPAN
 from kvtrace.audit.verdict.cases import Case, Decision
-from kvtrace.audit.verdict.words import counted
+from kvtrace.audit.words import GRADE_SAYS, counted
 from kvtrace.units import format_seconds
-
-GRADE_SAYS = {
-    "A": "block identity of every request",
-    "B": "the source counts cached tokens but does not identify blocks",
-    "C": "the source holds aggregates only",
-    "L": "the source holds lengths and latencies only",
-}
 
 
 def judge_confidence(case: Case, decision: Decision) -> tuple[Level, tuple[str, ...]]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvtrace.audit.findings.limits import HALF_RATE
+from kvtrace.audit.findings.pieces import piece_rates
 from kvtrace.audit.fleet.binding import NOTHING, resource_words
 from kvtrace.audit.fleet.record import Binding
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.thresholds import DOMINATES
 from kvtrace.audit.view import count, number, summary_of
 from kvtrace.cost.deployment import Deployment
-from kvtrace.cost.links import Link
 from kvtrace.replay.result import ReplayResult
 from kvtrace.units import format_bytes
 
@@ -53,22 +53,3 @@ def small_pieces(deployment: Deployment, results: Sequence[ReplayResult]) -> str
         f"{link.link} reaches {100 * share:.0f} % of its rate; half is reached from "
         f"{format_bytes(link.op_s.value * link.max_bytes_per_s.value)} on"
     )
-
-
-def piece_rates(
-    deployment: Deployment, results: Sequence[ReplayResult]
-) -> list[tuple[Link, float]]:
-    """Links that the replayed options cross, with the rate of pieces over that of long ones."""
-    hardware = deployment.hardware
-    by_id = {
-        "pcie": hardware.host_link,
-        "nic_tcp": hardware.tcp.port,
-        "nic_rdma": hardware.rdma.port,
-    }
-    crossed = {one for result in results for one in result.scenario.links}
-    size = hardware.chunk_bytes.value
-    return [
-        (link, link.bytes_per_s(size) / link.max_bytes_per_s.value)
-        for ident, link in by_id.items()
-        if any(one in (ident, f"pool_{ident}") for one in crossed)
-    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvtrace.audit.verdict import words
 from kvtrace.audit.verdict.cases import Case, Decision
+from kvtrace.audit.words import counted
 
 
 def nothing_was_asked(case: Case) -> Decision | None:
@@ -13,7 +14,7 @@ def nothing_was_asked(case: Case) -> Decision | None:
     return Decision(
         outcome="cannot_tell",
         headline="Cannot tell from this data: its prompts hold no tokens",
-        reasons=(f"{words.counted(case.requests, 'request')} with 0 prompt tokens in all",),
+        reasons=(f"{counted(case.requests, 'request')} with 0 prompt tokens in all",),
         next_measurement=case.next_measurement,
     )
 

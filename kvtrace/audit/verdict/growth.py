@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kvtrace.audit.thresholds import GROWTH_LIMIT, PREFILL_BINDS
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.verdict.cases import Bound, Case, PoolCase
-from kvtrace.audit.verdict.words import percent
+from kvtrace.audit.words import percent
 
 
 @dataclass(frozen=True, slots=True)

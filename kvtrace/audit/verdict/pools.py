@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kvtrace.audit.findings.check import is_pool
+from kvtrace.audit.bounds import hit_tokens_per_request
 from kvtrace.audit.money.bills import Bills
 from kvtrace.audit.money.economics import Saving, freed_instances, value_saving
 from kvtrace.audit.money.gpu_worth import GpuWorth
+from kvtrace.audit.options.kinds import is_pool
 from kvtrace.audit.slo.figures import SloCheck
 from kvtrace.audit.slo.fleets import Fleets, Saved
 from kvtrace.audit.slo.standing import Standing
 from kvtrace.audit.uncertainty.ranges import Range, ratio
-from kvtrace.audit.verdict.bounds import hit_tokens_per_request
 from kvtrace.audit.verdict.cases import PoolCase, Rival
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import Scenario

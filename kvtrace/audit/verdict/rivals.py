@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kvtrace.audit.findings.check import is_local
+from kvtrace.audit.options.kinds import is_local
 from kvtrace.audit.record import CurvePoint
 from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.thresholds import LITTLE

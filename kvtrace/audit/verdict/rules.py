@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from kvtrace.audit.findings.sampling import LogGap
 from kvtrace.audit.record import Quantity, Verdict
 from kvtrace.audit.verdict import words
-from kvtrace.audit.verdict.cases import Case, Decision, LogGap, PoolCase
+from kvtrace.audit.verdict.cases import Case, Decision, PoolCase
 from kvtrace.audit.verdict.conditions import (
     lead,
     money_conditions,

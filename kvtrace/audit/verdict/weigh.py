@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kvtrace.audit.findings.check import is_pool
+from kvtrace.audit.bounds import (
+    hit_tokens_per_request,
+)
 from kvtrace.audit.findings.sampling import log_gap, sampled_log
 from kvtrace.audit.money.economics import range_of
+from kvtrace.audit.options.kinds import is_pool
 from kvtrace.audit.slo.fleets import OBSERVED, TODAY
 from kvtrace.audit.thresholds import LITTLE
 from kvtrace.audit.uncertainty.ranges import Range, ratio
 from kvtrace.audit.verdict.best_cases import all_prefill, all_reuse
-from kvtrace.audit.verdict.bounds import (
-    hit_tokens_per_request,
-)
 from kvtrace.audit.verdict.cases import Case
 from kvtrace.audit.verdict.pools import PoolPrices, load_sentence, pool_cases
 from kvtrace.audit.verdict.rivals import quantised_rivals, size_sentence, unreplayed_rivals
 from kvtrace.audit.verdict.weighing import Weighing
-from kvtrace.audit.verdict.words import percent
+from kvtrace.audit.words import percent
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.reusable import reusable_tokens
 from kvtrace.replay.scenario import Scenario

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from kvtrace.audit.bounds import window_reusable_tokens
 from kvtrace.audit.money.bills import Bills
 from kvtrace.audit.money.gpu_worth import GpuWorth
 from kvtrace.audit.record import Data, NextMeasurement, Option, Reuse
 from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.uncertainty.sensitivity import prefill_factor
-from kvtrace.audit.verdict.bounds import window_reusable_tokens
 from kvtrace.audit.verdict.cases import PoolCase
 from kvtrace.audit.verdict.circumstances import Circumstances
 from kvtrace.audit.view import Row

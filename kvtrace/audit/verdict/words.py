@@ -8,6 +8,7 @@ from kvtrace.audit.record import NextMeasurement
 from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN, NEARLY_ALL
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.verdict.cases import Bound, Case, PoolCase
+from kvtrace.audit.words import counted
 from kvtrace.schema.manifest import Grade
 from kvtrace.units import format_seconds
 
@@ -22,16 +23,6 @@ ACCURACY: Final = (
     "format switched (`--kv-cache-dtype fp8` in vLLM) against today's, on prompts as long as yours"
 )
 """Said wherever an option with KV of fewer bits is named best."""
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 request`, `1,448 requests`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def percent(share: float) -> str:
-    """A share of 0..1 as `81.9 %`."""
-    return f"{100 * share:.1f} %"
 
 
 def too_short_for_a_month(case: Case) -> str:

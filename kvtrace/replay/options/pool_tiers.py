@@ -11,7 +11,6 @@ from dataclasses import replace
 from math import ceil
 from typing import Final
 
-from kvtrace.cost.evidence import read_constant, read_toml
 from kvtrace.cost.storage import StorageTier
 from kvtrace.cost.tco.need import Need, pool_of_fleet
 from kvtrace.cost.tco.rent import shapes, usable_bytes
@@ -113,7 +112,7 @@ def file_system(ground: Ground, wire: Wire) -> Parts:
     deployment, fleet = ground.deployment, ground.fleet
     hardware = deployment.hardware
     store, drive = hardware.tier(STORES["file_system"]), hardware.tier(hardware.pool_nvme_tier)
-    share = _write_share()
+    share = hardware.file_system_write_share.value
     served = fleet.pool_bytes_per_s
     size = hardware.pool_nvme_per_node.value * fleet.pool_nodes.value * _capacity(drive)
     client = store.read_bytes_per_s.value * max(1.0, deployment.kv_ranks / hardware.gpus_per_node)
@@ -230,11 +229,3 @@ def _capacity(tier: StorageTier) -> float:
     if tier.capacity_bytes is None:
         raise CannotRunError(f"the capacity of {tier.title} is not known")
     return tier.capacity_bytes.value
-
-
-def _write_share() -> float:
-    entry = read_toml("storage.toml")["file_systems"]["shares"]
-    raw = entry["write_over_read"]
-    if not isinstance(raw, dict):
-        raise ValueError("storage.toml: file_systems.shares.write_over_read is not a table")
-    return read_constant(raw, id="file_systems.write_over_read", unit="ratio").value

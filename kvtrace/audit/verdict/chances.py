@@ -1,10 +1,12 @@
-"""The uncertainty of a verdict as the record holds it: from samples, else from ends alone."""
+"""What the money of a verdict rests on: its pool over its rival, and how sure that is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
+from kvtrace.audit.money.build import Priced
+from kvtrace.audit.money.pool_over_rival import Pair
 from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.uncertainty.design import ReplayedDesign
 from kvtrace.audit.uncertainty.listing import as_record, ranked
@@ -95,6 +97,27 @@ def chance_of(uncertainty: Uncertainty | None) -> Chance | None:
         pays=uncertainty.p_pays,
         samples=uncertainty.samples,
         most_open="" if best is None else best.title,
+    )
+
+
+def pair_of(case: Case, option: str | None, money: Priced) -> Pair | None:
+    """The pool that the verdict weighs, over the option that it is weighed against.
+
+    Null without either, or where the log does not stand for a month.
+    """
+    pool = next((one for one in case.pools if one.option_id == option), None)
+    if pool is None or pool.rival is None or not case.has_monthly_load:
+        return None
+    return Pair(
+        option=pool.option_id,
+        title=pool.title,
+        rival=pool.rival.option_id,
+        rival_title=pool.rival.title,
+        saving=pool.saving,
+        instances=pool.instances_saved,
+        bills=money.bills,
+        worth=money.worth,
+        today=money.today,
     )
 
 
