@@ -10,7 +10,7 @@ from kvtrace.audit.record import AuditRecord, Cell
 from kvtrace.report import charts
 from kvtrace.report.axes import Axis, plot_text
 from kvtrace.report.charts import Series
-from kvtrace.report.figures.common import MOVE, PALETTE, PREFILL, show
+from kvtrace.report.figures.common import MOVE, PALETTE, PREFILL, link_name, show
 from kvtrace.report.format import safe_text
 from kvtrace.report.questions.part import Part, absent_part, chart_of
 from kvtrace.report.texts import Texts
@@ -215,7 +215,8 @@ def _views(fleets: FleetSizes, titles: Titles, texts: Texts) -> Part:
 def resource(name: str, texts: Texts) -> str:
     """What limits an option, in words."""
     kind, _, link = name.partition(":")
-    return texts("binds.link", link=safe_text(link)) if link else texts.or_code("binds", kind)
+    named = texts("binds.link", link=link_name(link, texts))
+    return named if link else texts.or_code("binds", kind)
 
 
 def _binds(fleets: FleetSizes, titles: Titles, texts: Texts) -> Part:

@@ -22,6 +22,7 @@ from kvtrace.report.format import (
     format_value,
     safe_text,
 )
+from kvtrace.report.headings import heading
 from kvtrace.report.sections import GLOSSARY, SECTIONS, page_view
 from kvtrace.report.texts import Lang, load_texts, read_asset
 from kvtrace.report.view import slug
@@ -136,6 +137,7 @@ def _environment() -> Environment:
     environment.filters["marked"] = marked
     environment.filters["json_block"] = json_block
     environment.filters["slug"] = slug
+    environment.globals["heading"] = heading
     environment.globals["exact"] = exact_value
     environment.globals["fmt"] = _fmt
     environment.globals["fmt_in"] = _fmt_in

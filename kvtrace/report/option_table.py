@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kvtrace.audit.record import Cell, Option
+from kvtrace.report.figures.common import link_name
 from kvtrace.report.format import safe_text
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import TableView, made_table, table_view
@@ -20,6 +21,7 @@ _COLUMNS: Final = (
     ("offered_load", ""),
     ("prefill_utilisation", "ratio"),
     ("binds", "name"),
+    ("slo_figures", "text"),
     ("move_p90_s", "s"),
     ("prefill_p90_s", "s"),
     ("tpot_p90_s", "s"),
@@ -42,6 +44,7 @@ def option_details(options: Sequence[Option], texts: Texts) -> TableView:
             option.offered_load,
             option.prefill_utilisation,
             binds_text(option, texts),
+            safe_text((option.slo or "").removeprefix(f"{option.title}: ")) or None,
             option.move_s.p90,
             option.prefill_s.p90,
             option.tpot_s.p90,
@@ -59,4 +62,5 @@ def binds_text(option: Option, texts: Texts) -> str:
     if option.binds is None:
         return texts("unknown")
     kind, _, link = option.binds.partition(":")
-    return texts("binds.link", link=safe_text(link)) if link else texts.or_code("binds", kind)
+    named = texts("binds.link", link=link_name(link, texts))
+    return named if link else texts.or_code("binds", kind)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kvtrace.audit.record import AuditRecord, Cell, Option, Table, Validity
+from kvtrace.audit.record import AuditRecord, Cell, Table, Validity
 from kvtrace.report.about import given_inputs
 from kvtrace.report.amounts import RatioView, amounts, ratios
 from kvtrace.report.answers import answers, leads
@@ -185,14 +185,14 @@ class PageView:
     """The hit ratio of an unlimited cache on the replayed requests."""
     ttft_scale: Scale | None
     """The unit of every TTFT and queue in the table of options."""
-    slo: dict[str, str]
-    """By option: its figures against today's, without its own title before them."""
     option_details: TableView | None
     """What the table of options leaves out."""
     fleets: tuple[Part, ...]
     """The questions about the size of the fleet."""
     uncertainty: tuple[Part, ...]
     """The questions about how sure the money is."""
+    titles: dict[str, str]
+    """By id of an option: its title, for the tables that name options by id."""
     has_overload: bool
     """An option cannot carry the load, so that its times say nothing."""
 
@@ -252,17 +252,13 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         window=_window(record, texts),
         ceiling=_ceiling(record),
         ttft_scale=pick_scale("s", _ttfts(record)),
-        slo={option.id: _slo(option) for option in record.options},
         option_details=option_details(record.options, texts) if record.options else None,
         fleets=parts["fleets"],
         uncertainty=uncertainty,
+        titles={option.id: safe_text(option.title) for option in record.options},
         has_overload=any(not option.is_feasible for option in record.options),
         queries=tuple(sorted({t.query for t in record.tables.values() if t.query is not None})),
     )
-
-
-def _slo(option: Option) -> str:
-    return safe_text((option.slo or "").removeprefix(f"{option.title}: "))
 
 
 def _ttfts(record: AuditRecord) -> list[Cell]:

@@ -22,6 +22,8 @@ from kvtrace.report.texts import Texts
 
 MAX_ROWS: Final = 200
 """Most rows of one table in the page; audit.json and the query have them all."""
+MIN_REPEATED: Final = 3
+"""Fewest rows in which one value is a repetition."""
 MAX_ID: Final = 36
 """Longest identifier that a table keeps on one line."""
 Origin = Literal["measured", "computed", "modelled"]
@@ -49,7 +51,6 @@ class CellView:
 class Head:
     """One column."""
 
-    label: str
     name: str
     unit: str
     meaning: str
@@ -71,6 +72,23 @@ class TableView:
     row_count: int
     """Rows that there are, shown or not."""
     has_unknown: bool
+
+    @property
+    def constant(self) -> tuple[int, ...]:
+        """Columns that hold one value in all of several rows: said once instead of drawn."""
+        if len(self.rows) < MIN_REPEATED or self.row_count > len(self.rows):
+            return ()
+        return tuple(
+            i
+            for i in range(1, len(self.heads))
+            if len({(row[i].text, row[i].exact) for row in self.rows}) == 1
+        )
+
+    @property
+    def varying(self) -> tuple[int, ...]:
+        """The other columns."""
+        constant = frozenset(self.constant)
+        return tuple(i for i in range(len(self.heads)) if i not in constant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +165,6 @@ def table_view(table: Table, *, source: str = "", origin: Origin | None = None) 
     """A table of the record; `source` names its maker where no query did."""
     heads = tuple(
         Head(
-            head_label(name, unit),
             safe_text(name),
             unit,
             safe_text(meaning),
@@ -200,14 +217,6 @@ def _is_number(table: Table, index: int) -> bool:
     if table.units[index] in _TEXT_UNITS:
         return False
     return not any(isinstance(row[index], str) for row in table.rows[:MAX_ROWS])
-
-
-def head_label(column: str, unit: str) -> str:
-    """A column's name, with its unit where cells leave it out: counts, unless the name says it."""
-    label = label_of(column)
-    if not is_count(unit) or unit in ("", "count", "id", "key", "rank") or unit in label.split():
-        return label
-    return f"{label} ({unit})"
 
 
 def _unit_of(table: Table, row: Sequence[Cell], unit: str) -> str:

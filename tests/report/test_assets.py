@@ -63,7 +63,7 @@ def test_every_string_is_used_or_is_of_a_family() -> None:
     sources += [path.read_text() for path in templates.joinpath("sections").iterdir()]
     code = "\n".join(sources)
     families = set(re.findall(r"""["']([a-z_0-9.]+\.)(?:["']|\{)""", code))
-    families |= {f"{prefix}." for prefix in re.findall(r"""or_code\("([a-z.]+)\"""", code)}
+    families |= {f"{prefix}." for prefix in re.findall(r"""or_code\("([a-z_.]+)\"""", code)}
     dead = [
         key
         for key in load_texts("en").strings

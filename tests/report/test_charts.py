@@ -126,7 +126,7 @@ def test_curve_without_bytes_counts_blocks() -> None:
 def test_summaries_pick_numbers_of_the_record() -> None:
     views = all_charts(make_record(), EN)
     assert "5,930 of 8,211" in views["net_negative"].summary
-    assert "nic_tcp" in views["ledger"].summary
+    assert "TCP port of a GPU node" in views["ledger"].summary
     assert "88\u00a0%" in views["ledger"].summary
     assert "60.0\u00a0s" in views["latency"].summary
 

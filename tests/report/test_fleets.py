@@ -70,8 +70,8 @@ def test_the_reserve_and_the_releases_are_told() -> None:
 def test_a_link_that_binds_is_named() -> None:
     (ladder,) = parts()["fleet_binds"].charts
     assert ladder.table is not None
-    assert ladder.table.rows[1][3].text == "link pool_nic_tcp"
-    assert "link pool_nic_tcp binds Pool in DRAM over TCP" in ladder.summary
+    assert ladder.table.rows[1][3].text == "link TCP port of a pool node"
+    assert "link TCP port of a pool node binds Pool in DRAM over TCP" in ladder.summary
 
 
 def test_the_ladder_shows_how_much_of_each_resource_an_option_uses() -> None:

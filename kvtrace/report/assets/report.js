@@ -104,8 +104,17 @@
   const rowsOf = (table) => [...table.rows].map((row) => [...row.cells].map((cell) =>
     cell.dataset.name ?? cell.dataset.exact ?? cell.textContent.trim()));
   const quote = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  /* Columns that hold one value in every row stand once on the page, and in every row of a copy. */
+  const constantOf = (table) => (table.dataset.constant ?? "").split("\n").filter(Boolean)
+    .map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]);
   const asText = {
-    csv: (table) => rowsOf(table).map((row) => row.map(quote).join(",")).join("\n"),
+    csv: (table) => rowsOf(table)
+      .map((row, i) => [...row, ...constantOf(table).map((pair) => pair[i === 0 ? 0 : 1])])
+      .map((row) => row.map(quote).join(",")).join("\n"),
+    svg: async (chart) => {
+      const [, svg] = (await Plotly.toImage(chart, { format: "svg" })).split(/,(.*)/s);
+      return decodeURIComponent(svg);
+    },
     markdown: (table) => {
       const [head, ...body] = [...table.rows].map((row) =>
         `| ${[...row.cells].map((cell) => cell.textContent.trim().replaceAll("|", "\\|")).join(" | ")} |`);
@@ -130,7 +139,7 @@
     const button = event.target.closest(".copy");
     if (button === null) return;
     const target = document.getElementById(button.dataset.target);
-    const text = button.dataset.as ? asText[button.dataset.as](target) : target.textContent;
+    const text = button.dataset.as ? await asText[button.dataset.as](target) : target.textContent;
     status.textContent = (await copy(text)) ? words.copied : words.not_copied;
     const before = button.textContent;
     button.textContent = status.textContent;

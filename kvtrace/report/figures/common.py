@@ -8,7 +8,7 @@ from typing import Final
 
 from kvtrace.audit.record import AuditRecord, Cell, Table
 from kvtrace.report.axes import Axis, plot_text
-from kvtrace.report.format import format_instant, format_value, is_instant
+from kvtrace.report.format import format_instant, format_value, is_instant, safe_text
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import ChartView, Origin
 from kvtrace.units import NS_PER_S
@@ -73,6 +73,11 @@ def bucket_label(value: Cell) -> str:
 def show(value: Cell, unit: str, texts: Texts, *, name: str = "") -> str:
     """`value` for a sentence; unknown in words."""
     return format_value(value, unit, name=name) or texts("unknown")
+
+
+def link_name(link_id: str, texts: Texts) -> str:
+    """A link in words; one that a topology names itself keeps its name."""
+    return safe_text(texts.or_code("link_id", link_id))
 
 
 def absent(id: str, texts: Texts, origin: Origin, *, reason: str | None = None) -> ChartView:

@@ -19,6 +19,7 @@ from kvtrace.report.figures.common import (
     Columns,
     absent,
     largest,
+    link_name,
     pick_table,
     show,
 )
@@ -254,7 +255,7 @@ _HIT_COLUMNS: Final = (
 )
 
 
-MAX_LINKS: Final = 2
+MAX_LINKS: Final = 1
 """Links of one option that the chart shows; the table has all."""
 
 
@@ -270,7 +271,10 @@ def ledger(record: AuditRecord, texts: Texts) -> ChartView:
     rows = [(option, link) for option in _drawn(record) for link in _busiest(option)]
     if not rows:
         return absent("ledger", texts, "modelled")
-    names = [f"{plot_text(o.title, width=36)}<br><b>{plot_text(k.link_id)}</b>" for o, k in rows]
+    names = [
+        f"{plot_text(o.title, width=36)}<br><b>{plot_text(link_name(k.link_id, texts))}</b>"
+        for o, k in rows
+    ]
     use = Series(
         texts("chart.ledger.utilisation"),
         [k.utilisation for _, k in rows],
@@ -298,7 +302,10 @@ def ledger(record: AuditRecord, texts: Texts) -> ChartView:
         "ledger",
         texts("chart.ledger.title"),
         columns,
-        [[o.title, *(getattr(k, name) for name, _ in _LINK_COLUMNS)] for o, k in every],
+        [
+            [o.title, link_name(k.link_id, texts), *(getattr(k, n) for n, _ in _LINK_COLUMNS[1:])]
+            for o, k in every
+        ],
     )
     return ChartView(
         id="ledger",
@@ -306,7 +313,7 @@ def ledger(record: AuditRecord, texts: Texts) -> ChartView:
         origin="modelled",
         summary=texts(
             "chart.ledger.summary",
-            link=busiest[1].link_id,
+            link=link_name(busiest[1].link_id, texts),
             option=busiest[0].title,
             value=show(busiest[1].utilisation, "ratio", texts),
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from kvtrace.audit.quantity import Quantity
@@ -13,8 +14,9 @@ from kvtrace.audit.sizing.record import (
     ResidencyRule,
     Sizing,
 )
+from kvtrace.report.figures.common import link_name
 from kvtrace.report.format import format_value, safe_text
-from kvtrace.report.questions.facts import facts
+from kvtrace.report.questions.facts import Row, facts
 from kvtrace.report.questions.part import Part, absent_part, tables
 from kvtrace.report.texts import Texts
 from kvtrace.report.view import quantity_view, table_view
@@ -72,18 +74,30 @@ def links(record: AuditRecord, texts: Texts) -> Part:
     if budget.table is None or full is None:
         return absent_part("links", texts)
     key = "q.links.full" if full["is_within"] is False else "q.links.within"
-    sentences = [texts(key, **{name: full.show(name, texts) for name in full.table.columns})]
+    titles = {option.id: option.title for option in record.options}
+    sentences = [texts(key, **_shown(full, titles, texts))]
     for what in ("kv_of_loads", "kv_of_decodes"):
         held = little.where(what=what).largest("peak_over_room")
         if held is not None:
-            shown = {name: held.show(name, texts) for name in held.table.columns}
-            sentences.append(texts(f"q.links.{what}", **shown))
+            sentences.append(texts(f"q.links.{what}", **_shown(held, titles, texts)))
     return Part(
         "links",
         texts("q.links.title"),
         sentences=tuple(sentences),
         folded=tables(record, (_BUDGET, _LITTLE), "modelled"),
     )
+
+
+def _shown(row: Row, titles: Mapping[str, str], texts: Texts) -> dict[str, str]:
+    """The cells of a row for a sentence, options and links by their names."""
+    shown = {name: row.show(name, texts) for name in row.table.columns}
+    named = {
+        name: titles.get(row.text(name), row.text(name)) for name in ("option_id", "scenario_id")
+    }
+    shown |= {name: safe_text(title) for name, title in named.items() if name in shown}
+    if "link_id" in shown:
+        shown["link_id"] = link_name(row.text("link_id"), texts)
+    return shown
 
 
 def _has_rule(rule: ResidencyRule) -> bool:
