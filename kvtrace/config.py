@@ -130,7 +130,7 @@ SETTINGS: Final[tuple[SettingSpec, ...]] = (
 _BY_NAME: Final = {spec.name: spec for spec in SETTINGS}
 _SECRET: Final = frozenset({"salt"})
 _SWITCHES: Final = {"true": True, "1": True, "false": False, "0": False}
-_OTHER_VARIABLES: Final = frozenset({"KVTRACE_DEBUG"})
+_OTHER_VARIABLES: Final = frozenset({"KVTRACE_DEBUG", "KVTRACE_NO_PLUGINS"})
 
 
 class Settings:

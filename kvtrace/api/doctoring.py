@@ -273,7 +273,16 @@ def _extras() -> Iterator[Check]:
 
 def _ingesters() -> Iterator[Check]:
     """Formats that other packages bring."""
-    return iter(())
+    from kvtrace.ingest.registry import plugins
+
+    for one in plugins():
+        if one.fault is not None:
+            fault = one.fault
+            said = " ".join(filter(None, (fault.message, fault.cause)))
+            yield Check("formats", one.name, "broken", f"{fault.code}: {said}", fault.hint or "")
+        else:
+            names = ", ".join(entry.name for entry in one.formats)
+            yield Check("formats", one.name, "ok", f"{names} (package {one.distribution})")
 
 
 def _machine() -> Iterator[Check]:

@@ -82,18 +82,22 @@ class FormatListing:
     def lines(self) -> list[str]:
         """A table, or one format in full."""
         if not self.is_detailed:
-            rows = [(one.name, one.best_grade, one.title) for one in self.formats]
+            rows = [(one.name, one.best_grade, _title(one)) for one in self.formats]
             return [text_table(("format", "grade", "what it is"), rows)]
         lines: list[str] = []
         for one in self.formats:
             lines += [
-                f"{one.name}: {one.title} (evidence grade {one.best_grade})",
+                f"{one.name}: {_title(one)} (evidence grade {one.best_grade})",
                 f"  read from: {one.versions}",
                 f"  supplies: {', '.join(one.supplies)}",
                 *(_unsaid(question(name), flag) for name, flag in one.missing.items()),
                 f"  switch on: {one.enable_hint or 'nothing to do'}",
             ]
         return lines
+
+
+def _title(one: Format) -> str:
+    return one.title if one.distribution is None else f"{one.title} (package {one.distribution})"
 
 
 def _unsaid(what: str, flag: str) -> str:
@@ -110,6 +114,7 @@ def _format_document(one: Format) -> dict[str, object]:
         "versions": one.versions,
         "flags": one.enable_hint,
         "is_benchmark": one.is_benchmark,
+        "package": one.distribution,
     }
 
 

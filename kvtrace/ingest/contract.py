@@ -498,3 +498,5 @@ class Format:
     """Set for kinds of lines that stand beside others in one text log (`textlog.log_format`)."""
     max_record_bytes: int | None = None
     """Limit of one record if it is not the usual 16 MiB (documents that hold a whole run)."""
+    distribution: str | None = None
+    """Name and version of the package that brings it; None: kvtrace."""

@@ -63,9 +63,13 @@ def fingerprint(inputs: Sequence[Path | str], settings: IngestSettings) -> str:
 
 
 def _fingerprint(discovery: Discovery, settings: IngestSettings) -> str:
+    brought = sorted(
+        f"{one.name} of {one.distribution}" for one in all_formats() if one.distribution
+    )
     described = {
         "version": __version__,
         "settings": settings.described(),
+        **({"plugins": brought} if brought else {}),
         "files": [
             [file.name, file.byte_size, file.modified_at_ns, file.changed_at_ns]
             for file in discovery.files

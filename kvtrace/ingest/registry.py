@@ -1,4 +1,7 @@
-"""The table of formats. A format module exposes `FORMATS`; to add one, add its name here."""
+"""The table of formats. A format module exposes `FORMATS`; to add one, add its name here.
+
+Formats of other packages come by entry points (`plugins`).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import importlib
 from typing import Final
 
 from kvtrace.ingest.contract import Format
+from kvtrace.ingest.plugins.load import Plugin, find_plugins, plugin_formats
 
 _MODULES: Final = (
     "weka",
@@ -78,13 +82,29 @@ _MODULES: Final = (
 
 
 @functools.cache
-def all_formats() -> tuple[Format, ...]:
-    """Every registered format, in the order in which ties of sniffing are resolved."""
+def own_formats() -> tuple[Format, ...]:
+    """Every format of kvtrace, in the order in which ties of sniffing are resolved."""
     formats: list[Format] = []
     for name in _MODULES:
         module = importlib.import_module(f"kvtrace.ingest.formats.{name}")
         formats.extend(module.FORMATS)
     return tuple(formats)
+
+
+@functools.cache
+def all_formats() -> tuple[Format, ...]:
+    """Every format that can be read: ours, then those of other packages.
+
+    Raises:
+        UsageError: a package's formats cannot be used.
+    """
+    own = own_formats()
+    return (*own, *plugin_formats({one.name for one in own}))
+
+
+def plugins() -> tuple[Plugin, ...]:
+    """The packages that bring formats, those that cannot be used too."""
+    return find_plugins({one.name for one in own_formats()})
 
 
 def format_named(name: str) -> Format | None:

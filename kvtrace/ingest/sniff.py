@@ -205,7 +205,8 @@ def recognise(
     framing = entry.framing
     if framing == "lines" and entry.dialect is None and is_spread_json(data):
         framing = "json"
-    return Recognition(entry, framing, guess.confidence, guess.why)
+    why = guess.why if entry.distribution is None else f"{guess.why} ({entry.distribution})"
+    return Recognition(entry, framing, guess.confidence, why)
 
 
 def _recognise_table(data: bytes, path: str, formats: Iterable[Format]) -> Recognition:

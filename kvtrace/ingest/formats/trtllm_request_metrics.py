@@ -306,10 +306,13 @@ FORMATS: tuple[Format, ...] = (
         supplies=(
             "request_id",
             "arrived_at_ns",
+            "prompt_tokens",
             "cached_tokens",
+            "output_tokens",
             "queue_ns",
             "prefill_ns",
             "ttft_ns",
+            "tpot_ns",
             "e2e_ns",
             "status",
             "transfers",

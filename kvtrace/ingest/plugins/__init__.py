@@ -1,0 +1,1 @@
+"""Formats that other packages bring, by the entry points of the group `kvtrace.ingesters`."""
