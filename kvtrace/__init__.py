@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from kvtrace.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from kvtrace.api import Audit, analyze, ingest, query, replay, report
+    from kvtrace.api import Audit, analyze, ingest, load_audit, query, replay, report
     from kvtrace.errors import KvtraceError
 
-__all__ = ["Audit", "KvtraceError", "analyze", "ingest", "query", "replay", "report"]
+__all__ = ["Audit", "KvtraceError", "analyze", "ingest", "load_audit", "query", "replay", "report"]
 _HOME: Final = dict.fromkeys(__all__, "kvtrace.api") | {"KvtraceError": "kvtrace.errors"}
 
 

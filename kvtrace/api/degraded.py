@@ -20,7 +20,7 @@ from kvtrace.audit.slo.fleets import TODAY, todays
 from kvtrace.audit.slo.reference import Reference, reference_of
 from kvtrace.audit.thresholds import HOT_NODE
 from kvtrace.audit.window import arrival_span_s
-from kvtrace.exec.progress import Progress
+from kvtrace.exec.progress import Progress, counted
 from kvtrace.replay.degraded import (
     cold_window,
     hot_rate_share,
@@ -107,8 +107,8 @@ def degraded_modes(
     most = MOST_REPLAYED if facts.is_searched else 1
     count = sum(one.replays for one in found)
     watch.finish(
-        f"{len(found)} of {len(pools)} pools replayed (at most {most}), {count} replays; "
-        f"{len(rest)} by surrogate"
+        f"{len(found)} of {counted(len(pools), 'pool')} replayed (at most {most}), "
+        f"{counted(count, 'replay')}; {len(rest)} by surrogate"
     )
     by_id = {one.option_id: one for one in (*found, *rest)}
     in_order = (*chosen, *(ident for ident in pools if ident not in chosen))

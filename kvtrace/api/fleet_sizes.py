@@ -17,7 +17,7 @@ from kvtrace.audit.slo.check import lookup_slack_s
 from kvtrace.audit.slo.end_replays import replay_ends
 from kvtrace.audit.slo.fleets import build_fleets, todays
 from kvtrace.audit.slo.reference import reference_of
-from kvtrace.exec.progress import Progress
+from kvtrace.exec.progress import Progress, counted
 from kvtrace.replay.options.ground import Ground
 from kvtrace.replay.relax import Resource
 from kvtrace.replay.result import ReplayResult
@@ -68,7 +68,8 @@ def size_fleets(
         uncached_tokens=peak.uncached_tokens,
         options=by_option,
     )
-    watch.finish(f"{sum(one.replays for one in by_option.values())} replays")
+    made = sum(one.replays for one in by_option.values())
+    watch.finish(counted(made, "replay") if made else "from the replays before")
     return facts
 
 
@@ -188,5 +189,6 @@ def with_ends(
     watch.start("ends of the constants")
     before = run.replays
     ends = replay_ends(claims, fleets.today, windowed.window, ground, run.all)
-    watch.finish(f"{run.replays - before} replays")
+    made = run.replays - before
+    watch.finish(counted(made, "replay") if made else "known from the replays before")
     return replace(replays, ends=ends)

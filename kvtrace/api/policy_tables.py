@@ -10,7 +10,7 @@ import polars as pl
 
 from kvtrace.api.pool_tables import level_of
 from kvtrace.api.setup import Setup
-from kvtrace.exec.progress import Progress
+from kvtrace.exec.progress import Progress, counted
 from kvtrace.reuse.capacities import parse_capacities
 from kvtrace.reuse.policies.blocks import BlockTrace, block_trace
 from kvtrace.reuse.policies.run import POLICIES
@@ -65,7 +65,9 @@ def derive_for_audit(
     else:
         plan = Plan(capacities)
     derived = derive_policies(dataset, plan, traces, lock=lock)
-    watch.finish(f"{len(plan.policies)} and the bounds at {len(capacities)} capacities")
+    what = "policy" if len(plan.policies) == 1 else "policies"
+    at = counted(len(capacities), "size")
+    watch.finish(f"{len(plan.policies)} {what} and the bounds of all, at {at}")
     return derived
 
 

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import polars as pl
 
+from kvtrace.api.notebook import AuditFigure, Tables, figure_names, figure_of
 from kvtrace.api.query_results import to_json
 from kvtrace.audit import jsonio
 from kvtrace.audit.ingest_report import build_ingest_report, dump_ingest_report
 from kvtrace.audit.record import AuditRecord, Finding, Verdict
+from kvtrace.errors import UsageError
 from kvtrace.ingest.capabilities import question
 from kvtrace.ingest.contract import Format
 from kvtrace.ingest.inspect import Inspection
@@ -150,7 +153,7 @@ class Sniffed:
         return lines or ["there is no file to look at"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Audit:
     """An audit: the record, and its renderings."""
 
@@ -172,6 +175,61 @@ class Audit:
     def to_json(self) -> str:
         """audit.json as text."""
         return jsonio.dump(self.record).decode().rstrip("\n")
+
+    @property
+    def tables(self) -> Tables:
+        """The tables of the audit by id, as polars frames: `audit.tables["reuse/summary"]`."""
+        return Tables(self.record.tables)
+
+    @property
+    def figures(self) -> list[str]:
+        """Ids of the charts that can be drawn."""
+        return figure_names(self.record)
+
+    def figure(self, name: str, *, lang: Lang = "en") -> AuditFigure:
+        """One chart by its id, which a notebook draws.
+
+        Raises:
+            UsageError: there is no such chart, or nothing to draw of it.
+        """
+        return figure_of(self.record, name, lang=lang)
+
+    def sql(self, query: str, **params: str | int | float) -> pl.DataFrame:
+        """One SELECT of your own over the dataset, or a query of the catalogue by its name.
+
+        Raises:
+            UsageError: no dataset is beside this audit, or the SQL is not one SELECT.
+            ModelError: the query failed or passed a bound.
+        """
+        from kvtrace.api.queries import query as run
+
+        if self.directory is None:
+            raise UsageError(
+                "KVT-U112",
+                "this audit has no folder, so no dataset to ask",
+                hint="`kvtrace.load_audit(FOLDER)` knows it",
+            )
+        given = {name: str(value) for name, value in params.items()}
+        is_name = not any(character.isspace() for character in query.strip())
+        if is_name:
+            return run(self.directory, query.strip(), params=given).result.frame
+        return run(self.directory, sql=query, params=given).result.frame
+
+    def to_adr(self, *, lang: Lang = "en") -> str:
+        """The decision record in Markdown; the decision is left to a person."""
+        from kvtrace.report.adr import render_adr
+
+        return render_adr(self.record, lang=lang)
+
+    def _repr_html_(self) -> str:
+        """A card for a notebook."""
+        from kvtrace.report.card import render_card
+
+        return render_card(self.record)
+
+    def __repr__(self) -> str:
+        verdict = self.record.verdict
+        return f"<Audit: {verdict.outcome}, {verdict.confidence} confidence: {verdict.headline}>"
 
     def to_html(self, *, lang: Lang = "en") -> str:
         """The report as one offline HTML document."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Unpack
 
 from kvtrace.api.opened import AUDIT_FILE, output_folder
 from kvtrace.api.opened import open_dataset as open_dataset
@@ -18,13 +18,14 @@ from kvtrace.api.results import (
 )
 from kvtrace.api.setup import check_names
 from kvtrace.api.stages import Inputs, audit_input, claimed, ingest_into
+from kvtrace.api.stated import Stated, settings_with
 from kvtrace.api.synthetic import Synthesised
 from kvtrace.api.synthetic import synthesise as make_synthetic
 from kvtrace.audit import jsonio
 from kvtrace.audit.build import build_audit
-from kvtrace.config import Settings, resolve_settings
+from kvtrace.config import Settings
 from kvtrace.errors import Location, UsageError
-from kvtrace.exec.progress import Progress, SilentProgress
+from kvtrace.exec.progress import Progress, Told, watched
 from kvtrace.export import Exported, export_trace
 from kvtrace.ingest.inspect import inspect_paths
 from kvtrace.ingest.mapping import load_mapping, offer_mapping
@@ -42,9 +43,12 @@ def ingest(
     *,
     output: Path | str | None = None,
     settings: Settings | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Told | None = None,
+    **stated: Unpack[Stated],
 ) -> IngestOutcome:
     """Logs as a dataset in `output`/dataset; an unchanged input reuses what is there.
+
+    Settings may be stated by name, over `settings` or over environment and files.
 
     Raises:
         InputError: nothing usable, or too much rejected.
@@ -56,8 +60,8 @@ def ingest(
         return ingest_into(
             paths,
             folder,
-            settings or resolve_settings(),
-            progress or SilentProgress(),
+            settings_with(settings, stated),
+            watched(progress),
             lock,
         )
 
@@ -68,10 +72,13 @@ def analyze(
     output: Path | str | None = None,
     settings: Settings | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Told | None = None,
+    **stated: Unpack[Stated],
 ) -> Audit:
     """Logs as a verdict: writes report.html, audit.json and dataset/ into `output`.
 
+    Settings may be stated by name, `analyze("logs/", llm="Llama-3.1-70B")`, over `settings` or over
+    environment and files. Nothing is printed; `progress` may be a function of (stage, share done).
     `workers` processes replay; None: as many as are worth their start. The audit is the same.
 
     Raises:
@@ -80,9 +87,9 @@ def analyze(
         ModelError: a query or model failed.
         OutputError: the output cannot be written or another run holds it.
     """
-    chosen = settings or resolve_settings()
+    chosen = settings_with(settings, stated)
     check_names(chosen)
-    watch = progress or SilentProgress()
+    watch = watched(progress)
     paths = each_path(inputs)
     folder = output_folder(paths, output)
     with claimed(folder) as lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ def render_console(
     reused: bool,
     width: int = 100,
 ) -> list[str]:
-    """12 to 20 lines: data, validity, verdict, numbers, findings, paths.
+    """12 to 20 lines: data, validity, verdict, numbers, findings, paths, what to type next.
 
     The sentence of the verdict is never cut; one that leaves no room makes the screen longer.
     `width` is the columns of a line, at least 60. Paths are never cut, so that they can be pasted;
@@ -116,13 +117,30 @@ def render_console(
     blocks += [*_money(record), *_chance(record), *_size(record), *_fleet(record)]
     blocks += [_findings(record), *_actions(record), _BLANK]
     columns = max(width, MIN_WIDTH) - _LABEL
-    rooms = _share(blocks, MAX_LINES - len(paths), columns)
+    rooms = _share(blocks, MAX_LINES - len(paths) - 1, columns)
     shown = [
         line
         for block, room in zip(blocks, rooms, strict=True)
         for line in (block.lines(room, columns) if room else ())
     ]
-    return [*shown, *paths]
+    return [*shown, *paths, _next_step(record, audit_path, columns)]
+
+
+def _next_step(record: AuditRecord, audit_path: Path, width: int) -> str:
+    """What to type next, with what it is for where there is room."""
+    audit = shlex.quote(str(audit_path))
+    unconfirmed = sum(not one.is_confirmed for one in record.assumptions)
+    wanted = record.verdict.next_measurement
+    if unconfirmed:
+        command = f"kvtrace init {audit} -o fleet.toml"
+        aim = f"confirms {_count(unconfirmed, 'estimate')}"
+    elif wanted is not None:
+        command = f"kvtrace explain {record.verdict.outcome} --audit {audit}"
+        aim = "what would settle it"
+    else:
+        command, aim = f"kvtrace report {audit} --to adr -o adr.md", "a decision record"
+    whole = f"{command}  # {aim}"
+    return f"{'next':<{_LABEL}}{whole if len(whole) <= width else command}"
 
 
 def _share(blocks: Sequence[_Text | _List], room: int, width: int) -> list[int]:
@@ -156,8 +174,16 @@ def _fit(text: str, width: int) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """`text` with a mark that something is left out, in at most `width` columns."""
-    return f"{text[: width - 1].rstrip()}…"
+    """`text` with a mark that something is left out, in at most `width` columns; whole words.
+
+    A word that is a line of its own is cut all the same.
+    """
+    if len(text) < width:
+        return f"{text.rstrip(' ,;:')} …"[:width]
+    kept = text[: width - 1]
+    head, space, _ = kept.rpartition(" ")
+    whole = head if space and text[width - 1] != " " else kept
+    return f"{whole.rstrip(' ,;:')} …"[:width]
 
 
 def _known(value: float | None, unit: str) -> str:
@@ -362,16 +388,8 @@ def _actions(record: AuditRecord) -> list[_Text]:
     return [_Text("actions", f"{' · '.join(counts)} (in the report)", grow=(4,), need=0)]
 
 
-def _kind(action_kind: str) -> str:
-    words = _KINDS.get(action_kind)
-    return "" if words is None else f" {words}"
-
-
 def _findings(record: AuditRecord) -> _List:
     """The gravest findings first, one line each."""
     ordered = sorted(record.findings, key=lambda one: _SEVERITIES.index(one.severity))
-    items = tuple(
-        f"{_MARKS[f.severity]} {safe_text(f.title)}  [{f.id}]{_kind(f.action_kind)}"
-        for f in ordered
-    )
+    items = tuple(f"{_MARKS[f.severity]} {safe_text(f.title)}  [{f.id}]" for f in ordered)
     return _List("findings", items or ("none",), grow=(2, 5, 7), need=min(2, len(items)) or 1)

@@ -72,13 +72,13 @@ def test_gravest_finding_comes_first() -> None:
     assert "!! Queueing dominates TTFT" in first
 
 
-def test_findings_say_the_kind_of_their_action_and_kinds_are_counted_where_there_is_room() -> None:
+def test_kinds_of_actions_are_counted_where_there_is_room() -> None:
     record = make_bare_record()
     record.findings = make_findings()[:2]
     for finding, kind in zip(record.findings, ("move_less", "nearer"), strict=True):
         finding.action_kind = kind  # type: ignore[assignment]
     lines = screen(record, width=160)
-    assert any(line.endswith(f"[{record.findings[0].id}] move less") for line in lines)
+    assert any(line.endswith(f"[{record.findings[0].id}]") for line in lines)
     (line,) = [line for line in lines if line.startswith("actions")]
     assert line.split(maxsplit=1)[1] == "move less 1 · nearer 1 (in the report)"
     for finding in record.findings:
@@ -95,8 +95,39 @@ def test_unknown_is_said() -> None:
 
 
 def test_reuse_of_the_dataset_is_said() -> None:
-    assert "reused" in screen(make_record(), reused=True)[-1]
-    assert "reused" not in screen(make_record())[-1]
+    assert "reused" in screen(make_record(), reused=True)[-2]
+    assert "reused" not in screen(make_record())[-2]
+
+
+def test_the_last_line_is_what_to_type_next() -> None:
+    record = make_record()
+    for one in record.assumptions:
+        one.is_confirmed = False
+    count = len(record.assumptions)
+    assert screen(record)[-1].split(maxsplit=1) == [
+        "next",
+        f"kvtrace init reports/chat/audit.json -o fleet.toml  # confirms {count} estimates",
+    ]
+    for one in record.assumptions:
+        one.is_confirmed = True
+    bare = make_bare_record()
+    record.verdict.next_measurement = bare.verdict.next_measurement
+    assert "kvtrace explain pays_only_if --audit reports/chat/audit.json" in screen(record)[-1]
+    record.verdict.next_measurement = None
+    assert "kvtrace report reports/chat/audit.json --to adr -o adr.md" in screen(record)[-1]
+
+
+@pytest.mark.parametrize("width", range(74, 116, 7))
+def test_what_is_left_out_is_left_out_in_whole_words(width: int) -> None:
+    record = make_record()
+    record.data.validity = record.data.validity * 2
+    words = "Estimates that nobody confirmed: pool size, idle memory, contract of the GPUs " * 4
+    record.data.validity[0].message = words
+    record.findings = make_findings() * 9
+    known = set(words.replace(":", "").replace(",", "").split())
+    shown = line_of(record, "validity", width=width).partition("warning: ")[2].partition(" …")[0]
+    assert shown
+    assert set(shown.replace(":", "").replace(",", "").split()) <= known
 
 
 def test_terminal_escapes_from_a_log_are_shown_not_obeyed() -> None:
@@ -188,7 +219,7 @@ def test_screen_follows_the_width_of_the_terminal(width: int) -> None:
     for record in (make_record(), make_bare_record()):
         lines = screen(record, width=width)
         assert len(lines) <= 20
-        assert max(map(len, lines)) <= max(width, 60)
+        assert max(map(len, lines[:-1])) <= max(width, 60)  # the last is to be pasted whole
 
 
 def test_texts_wrap_while_there_is_room() -> None:
