@@ -7,6 +7,7 @@ evidence without the frame of a decision.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 from kvtrace.audit.record import AuditRecord, Finding, Option, Quantity
@@ -14,11 +15,15 @@ from kvtrace.report.about import given_inputs, served_by
 from kvtrace.report.format import format_value
 from kvtrace.report.markdown import markdown_list, markdown_table, markdown_text
 from kvtrace.report.option_table import binds_text
+from kvtrace.report.promql import with_code
 from kvtrace.report.questions.part import Part
 from kvtrace.report.texts import Lang, Texts, load_texts
 from kvtrace.report.uncertainty import uncertainty_parts
 from kvtrace.report.view import quantity_view
+from kvtrace.units import NS_PER_S
 
+_SLICES: Final = "coverage/over_time"
+_START: Final = "slice_start_ns"
 _MOST_OPEN: Final = 12
 """Estimates that are listed; the record has what weighs most first."""
 _COLUMNS: Final = (
@@ -64,9 +69,25 @@ def _section(key: str, blocks: list[str], texts: Texts) -> Iterator[str]:
 
 def _status(record: AuditRecord, texts: Texts) -> str:
     dated = texts("adr.undated") if record.generated_at is None else record.generated_at
-    return "\n".join(
-        markdown_list([texts("adr.status"), texts("adr.date", date=dated), texts("adr.deciders")])
-    )
+    lines = [texts("adr.status"), texts("adr.date", date=dated), *_arrived(record, texts)]
+    return "\n".join(markdown_list([*lines, texts("adr.deciders")]))
+
+
+def _arrived(record: AuditRecord, texts: Texts) -> Iterator[str]:
+    """First and last day of the requests, where their clock has dates."""
+    has_dates = any(one.role == "headline" and one.clock == "utc" for one in record.data.sources)
+    table = record.tables.get(_SLICES)
+    if not has_dates or table is None or _START not in table.columns:
+        return
+    place = table.columns.index(_START)
+    starts = [row[place] for row in table.rows]
+    days = sorted({_day(one) for one in starts if isinstance(one, int)})
+    if days:
+        yield texts("adr.data_of", first=days[0], last=days[-1])
+
+
+def _day(instant_ns: int) -> str:
+    return datetime.fromtimestamp(instant_ns // NS_PER_S, UTC).date().isoformat()
 
 
 def _context(record: AuditRecord, texts: Texts) -> list[str]:
@@ -194,7 +215,7 @@ def _finding(finding: Finding, texts: Texts) -> str:
     head = f"**{markdown_text(finding.title)}** (`{finding.id}`, {severity})"
     lines = [
         f"{texts('finding.action')}: {finding.action}",
-        f"{texts('finding.check')}: {finding.production_check}",
+        f"{texts('finding.check')}: {with_code(finding.production_check)}",
     ]
     return "\n".join([f"{head}: {markdown_text(finding.message)}", "", *markdown_list(lines)])
 

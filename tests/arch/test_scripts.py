@@ -11,7 +11,14 @@ import pytest
 
 from tests.conftest import REPO
 
-SCRIPTS = ("scripts/demo", "scripts/test", "scripts/check", "scripts/lock", ".ci/run")
+SCRIPTS = (
+    "scripts/demo",
+    "scripts/test",
+    "scripts/check",
+    "scripts/lock",
+    "scripts/example_report",
+    ".ci/run",
+)
 BASH = shutil.which("bash") or "bash"
 
 

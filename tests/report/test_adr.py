@@ -8,9 +8,49 @@ import pytest
 
 from kvtrace.report.adr import render_adr, render_summary
 from kvtrace.report.markdown import markdown_table, markdown_text
+from kvtrace.report.promql import with_code
 from kvtrace.report.texts import Lang
 from tests.conftest import Analysed
 from tests.report.records import make_bare_record, make_record
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        (
+            "PromQL: rate(vllm:a_total[1h]) / rate(vllm:b_total[1h]) is near it",
+            "PromQL: `rate(vllm:a_total[1h]) / rate(vllm:b_total[1h])` is near it",
+        ),
+        (
+            "histogram_quantile(0.5, sum by (le) (rate(x_bucket[5m]))) beside vllm:c_seconds; more",
+            "`histogram_quantile(0.5, sum by (le) (rate(x_bucket[5m])))` beside `vllm:c_seconds`;"
+            " more",
+        ),
+        ("the log field `cost` and sglang:queue_time_seconds", "the log field `cost` and"
+         " `sglang:queue_time_seconds`"),
+        ("a rate (bytes a second) that is never closed: rate(x", "a rate (bytes a second) that"
+         " is never closed: rate(x"),
+        ("an odd ` mark: rate(x[1h])", "an odd ` mark: rate(x[1h])"),
+        ("nothing of the kind", "nothing of the kind"),
+    ],
+)  # fmt: skip
+def test_promql_is_set_as_code(said: str, wanted: str) -> None:
+    assert with_code(said) == wanted
+
+
+def test_a_query_of_a_finding_can_be_copied_from_the_decision_record(samples: Analysed) -> None:
+    text = render_adr(samples.record, lang="en")
+    checks = [line for line in text.splitlines() if line.startswith("- Check in production")]
+    assert any("`histogram_quantile(0.5, sum by (le) (rate(vllm:" in line for line in checks)
+    assert not any("\\[5m" in line for line in checks)
+
+
+def test_the_days_of_the_requests_are_named_where_the_clock_has_dates(samples: Analysed) -> None:
+    # The samples arrive on one day: 1 773 129 606 s is 2026-03-10 08:00:06 UTC.
+    assert "- Requests arrived: 2026-03-10 to 2026-03-10 (UTC)" in render_adr(
+        samples.record, lang="en"
+    )
+    assert "Requests arrived" not in render_adr(make_bare_record(), lang="en")
 
 
 def headings(text: str) -> list[str]:

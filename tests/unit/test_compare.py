@@ -175,3 +175,15 @@ def test_an_old_record_is_compared_and_one_of_the_future_refused(tmp_path: Path)
     with pytest.raises(OutputError) as caught:
         api.compare(GOLDEN, tmp_path / "future.json")
     assert caught.value.code == "KVT-A001"
+
+
+def test_what_changed_is_listed_before_what_is_equal() -> None:
+    a, b = changed()
+    last = b.verdict.carrying_numbers[-1]
+    last.value, last.low, last.high = 9e9, 8e9, 1e10
+    done = compared(a, b)
+    standings = [row.standing for row in done.numbers]
+    assert standings[0] != standings[-1] == "differs"
+    lines = comparison_lines(done)
+    start = lines.index("numbers that carry the verdict")
+    assert lines[start + 1].endswith(": differs")

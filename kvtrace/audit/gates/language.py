@@ -24,6 +24,9 @@ FINDING: Final = "finding:"
 _COMPARED: Final = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(>=|<=|!=|==|=|>|<)\s*(\S.*?)\s*")
 _UNLESS_UNKNOWN: Final = re.compile(r"\s+unless\s+unknown\s*$")
 _AND: Final = re.compile(r"\s+and\s+")
+_MEANT: Final = {"=>": ">=", "=<": "<=", "=!": "!=", "<>": "!=", "><": "!="}
+_TURNED: Final = re.compile("=>|=<|=!|<>|><")
+"""Comparisons as people type them by mistake."""
 _EXAMPLE: Final = "as `verdict=does_not_pay`, `finding:net_negative_hits` or `span_s<3600`"
 
 
@@ -61,7 +64,7 @@ def parse_gates(texts: Iterable[str], *, option_ids: Sequence[str] | None) -> tu
 
     Raises:
         UsageError: KVT-G001 text that is no gate, KVT-G002 a name that nothing has, KVT-G003 a
-            value that the name cannot have.
+            value that the name cannot have, KVT-G004 `=>` where `>=` is meant.
     """
     parts = (part for text in texts for part in text.split(","))
     return tuple(_gate(part.strip(), option_ids) for part in parts)
@@ -79,6 +82,11 @@ def _condition(text: str, option_ids: Sequence[str] | None) -> Condition:
         _check_known(ident, [check.id for check in CHECKS], "finding")
         return Condition(ident, "", "", is_finding=True)
     found = _COMPARED.fullmatch(text)
+    turned = _TURNED.search(text)
+    if turned is not None:
+        meant = text.strip().replace(turned[0], _MEANT[turned[0]])
+        message = f"`{turned[0]}` is no comparison, in `{text.strip()}`"
+        raise UsageError("KVT-G004", message, hint=f"`{meant}`")
     if found is None:
         message = f"`{text}` is no gate" if text else "a gate is empty"
         raise UsageError("KVT-G001", message, hint=f"NAME, a comparison and a value, {_EXAMPLE}")

@@ -101,9 +101,16 @@ def _rows(title: str, rows: Sequence[Row], width: int) -> Iterator[str]:
     if not rows:
         return
     yield title
-    for row in rows:
+    for row in sorted(rows, key=_is_unchanged):  # those that changed first, else in their order
         yield from _row(row, width)
     yield ""
+
+
+def _is_unchanged(row: Row) -> int:
+    """0: differs; 1: cannot be told; 2: the same."""
+    if row.standing == "equal" or (row.a == row.b and row.unit == row.a_unit):
+        return 2
+    return 0 if row.standing.startswith("differs") else 1
 
 
 def _row(row: Row, width: int) -> Iterator[str]:

@@ -1,0 +1,52 @@
+"""The committed example is what this checkout makes of the samples, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPO, Analysed
+
+EXAMPLE = REPO / "reports" / "example"
+FILES = ("audit.json", "report.html")
+AGAIN = "scripts/example_report makes it again, where the change is meant"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the script makes, with settings of this machine that it must not take."""
+    target = tmp_path_factory.mktemp("example")
+    done = subprocess.run(
+        [REPO / "scripts" / "example_report", target],
+        env={**os.environ, "PYTHON_OF_KVTRACE": sys.executable, "KVTRACE_LANG": "zh"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(target)
+    return target
+
+
+def test_the_script_makes_a_report_of_the_samples_alone(made: Path, samples: Analysed) -> None:
+    assert sorted(one.name for one in made.iterdir()) == list(FILES)
+    audit = json.loads((made / "audit.json").read_bytes())
+    assert audit["data"]["dataset_digest"] == samples.record.data.dataset_digest
+    assert audit["generated_at"] is None
+    page = (made / "report.html").read_text(encoding="utf-8")
+    assert len(page.encode()) <= 4_000_000
+    for text in (page, (made / "audit.json").read_text(encoding="utf-8")):
+        assert str(REPO) not in text
+        assert str(Path.home()) not in text or Path.home() == Path("/")
+
+
+def test_the_committed_example_is_what_the_script_makes(made: Path) -> None:
+    committed = {one.name: one.read_bytes() for one in EXAMPLE.glob("*")}
+    assert set(committed) <= set(FILES)
+    for name, data in committed.items():
+        assert data == (made / name).read_bytes(), f"{name} differs: {AGAIN}"
