@@ -296,11 +296,9 @@ class LogClock(Protocol):
 
     def elapsed_ns(self, start: LineTime, end: LineTime) -> int | None:
         """Nanoseconds between two lines on the best stamps that both have; None if none."""
-        ...
 
     def anchor_zone(self, naive: LineTime, epoch_ns: int) -> None:
         """A line without zone holds an instant of its own that is (nearly) its stamp."""
-        ...
 
 
 PrefixKind = Literal[
@@ -356,7 +354,6 @@ class Emit(Protocol):
 
         Arrival, observation or start of the row. Rows may come in any order.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +394,6 @@ class Reader(Protocol):
 
     def __call__(self, records: Iterable[Record], context: ReadContext) -> Iterator[Row]:
         """Yield rows in file order; give each record one outcome on `context.tally`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,11 +429,9 @@ class LogReader(Protocol):
 
         False leaves tally and state untouched: another dialect is asked.
         """
-        ...
 
     def finish(self) -> None:
         """Every line was taken: emit the rows held back, fill engine, version, grade and notes."""
-        ...
 
 
 @runtime_checkable
@@ -457,7 +451,6 @@ class ExpressReader(LogReader, Protocol):
         `offset` and `line` are those of their block; `time_of` is to be asked whenever the time
         stamp of a line is not that of the one before.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
