@@ -42,7 +42,7 @@ def compare(
     \b
     Examples:
       kvtrace compare reports/monday reports/friday/audit.json
-      kvtrace compare --paired logs/cache-off logs/cache-on
+      kvtrace compare --paired runs/cache-off runs/cache-on
     """
     from kvtrace import api
 

@@ -35,7 +35,7 @@ def hardware(
       kvtrace hardware
       kvtrace hardware H100-SXM5
       kvtrace hardware prices --json
-      kvtrace hardware --hardware ours.toml
+      kvtrace hardware --hardware gpu.toml
     """
     from kvtrace import api
 

@@ -59,7 +59,7 @@ def ledger(
       kvtrace ledger --llm Llama-3.1-70B --hardware H100 --tp 8 --tokens 2000 --cached 1900
       kvtrace ledger --llm DeepSeek-V3 --hardware H200 --path pool_tcp,local_nvme --table
       kvtrace ledger --llm Llama-3.1-8B --hardware A100 --path 1GB/s,20GB/s --json
-      cat config.json | kvtrace ledger --llm - --hardware ours.toml
+      cat config.json | kvtrace ledger --llm - --hardware gpu.toml
     """
     from kvtrace import api
     from kvtrace.api.ledgers import default_lengths

@@ -42,7 +42,7 @@ def llm(
     Examples:
       kvtrace llm
       kvtrace llm Meta-Llama-3.1-70B --tp 8 --kv-dtype fp8
-      kvtrace llm /models/my-llm/config.json --json
+      kvtrace llm config.json --json
       cat config.json | kvtrace llm -
     """
     from kvtrace import api

@@ -43,7 +43,7 @@ def report(
     \b
     Examples:
       kvtrace report reports/chat/audit.json --lang zh
-      kvtrace report reports/chat --to adr -o docs/adr/0007-kv-pool.md
+      kvtrace report reports/chat --to adr -o adr.md
       kvtrace report reports/chat --to md --fail-on 'confidence<medium'
     """
     from kvtrace import api

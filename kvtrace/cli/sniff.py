@@ -29,7 +29,7 @@ def sniff(
     \b
     Examples:
       kvtrace sniff logs/
-      kvtrace sniff /var/log/vllm.log --json
+      kvtrace sniff vllm.log --json
       kvtrace sniff custom.jsonl --suggest-mapping -o map.toml
       kvtrace sniff custom.jsonl --mapping map.toml
     """

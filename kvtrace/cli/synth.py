@@ -60,9 +60,9 @@ def synth(
 
     \b
     Examples:
-      kvtrace synth -o /tmp/sample --seed 7
-      kvtrace synth --profile chat.toml --format vllm_text --format mooncake -o /tmp/chat
-      kvtrace synth --from reports/chat --requests 1000000 -o /tmp/like-chat
+      kvtrace synth -o sample --seed 7
+      kvtrace synth --profile chat.toml --format vllm_text --format mooncake --requests 500 -o chat
+      kvtrace synth --from reports/chat --requests 2000 -o like-chat
     """
     from kvtrace import api
 
