@@ -51,6 +51,7 @@ def build(folder: Path) -> Shell:
     rows = "".join(json.dumps(row) + "\n" for row in _gateway())
     for name in ("gateway.jsonl", "custom.jsonl", "app.jsonl"):
         (folder / name).write_text(rows, encoding="utf-8")
+    (folder / "team.toml").write_text('tz = "Europe/Berlin"\n', encoding="utf-8")
     (folder / "points.csv").write_text(_POINTS, encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(_CONFIG), encoding="utf-8")
     shutil.copytree(REPO / "sample_traces", folder / "sample_traces")
