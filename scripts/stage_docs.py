@@ -48,10 +48,10 @@ def staged_text(text: str, source: str) -> str:
         if re.match(r"[a-z]+:", target):
             return link[0]
         path = os.path.normpath(os.path.join(os.path.dirname(source), target))
+        if not (ROOT / path).exists():
+            raise SystemExit(f"{source}: there is no {path}")
         home = home_of(path)
         if home is None:
-            if not (ROOT / path).exists():
-                raise SystemExit(f"{source}: there is no {path}")
             return link["text"]
         return f"[{link['text']}]({os.path.relpath(home, os.path.dirname(here) or '.')}{anchor})"
 

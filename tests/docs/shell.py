@@ -87,6 +87,7 @@ class Shell:
             given = (self.folder / stages.pop(0)[1]).read_bytes()
         if not stages or stages[0][0] != "kvtrace" or any(s[0] not in _FILTERS for s in stages[1:]):
             raise ValueError(f"not a line that the documentation may have: {shlex.join(words)}")
+        self._make_way(stages[0])
         done = self._kvtrace(stages[0][1:], given)
         out = done.out
         for stage in stages[1:]:
@@ -95,6 +96,11 @@ class Shell:
             (self.folder / target).write_text(out, encoding="utf-8")
             out = ""
         return Ran(done.code, out, done.err)
+
+    def _make_way(self, words: list[str]) -> None:
+        """A reader has no file yet where `init` and `sniff` write one; these refuse to replace."""
+        if words[1] in ("init", "sniff") and "-o" in words:
+            (self.folder / words[words.index("-o") + 1]).unlink(missing_ok=True)
 
     def _kvtrace(self, arguments: list[str], given: bytes) -> Ran:
         out, err, stdin = _Standard(), _Standard(), _Standard(given)

@@ -52,6 +52,12 @@ def test_every_page_has_a_title_and_its_links_lead_somewhere(path: Path) -> None
             assert (path.parent / target).exists(), f"{path}: {target}"
 
 
+def test_the_picture_of_the_report_is_a_small_png() -> None:
+    picture = (REPO / "docs" / "images" / "report.png").read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    assert len(picture) <= 300_000, "scripts/picture.py takes it"
+
+
 def test_links_follow_their_pages_into_the_site(script: ModuleType) -> None:
     def staged(text: str) -> str:
         moved: str = script.staged_text(text, "docs/model/cost.md")

@@ -19,6 +19,14 @@ _KINDS: Final[dict[ActionKind, str]] = {
 _INTRO: Final = """\
 # Findings
 
+Everything that a report can point at, with its threshold, what to do and how to check it. On a
+terminal, and with what one audit found:
+
+```bash
+kvtrace explain net_negative_hits
+kvtrace explain queueing_dominates --audit reports/logs
+```
+
 Made by `scripts/gen_finding_docs.py` from the registry in `kvtrace/audit/findings/`; do not edit by
 hand.
 
