@@ -99,8 +99,11 @@ class Shell:
 
     def _make_way(self, words: list[str]) -> None:
         """A reader has no file yet where `init` and `sniff` write one; these refuse to replace."""
-        if words[1] in ("init", "sniff") and "-o" in words:
-            (self.folder / words[words.index("-o") + 1]).unlink(missing_ok=True)
+        written = words[words.index("-o") + 1] if "-o" in words else None
+        if words[1] == "init":
+            written = written or "fleet.toml"
+        if words[1] in ("init", "sniff") and written is not None:
+            (self.folder / written).unlink(missing_ok=True)
 
     def _kvtrace(self, arguments: list[str], given: bytes) -> Ran:
         out, err, stdin = _Standard(), _Standard(), _Standard(given)
