@@ -32,6 +32,7 @@ from kvtrace.api.uncertainty import conversations_of, is_affordable, replay_desi
 from kvtrace.api.uncertainty_question import Asked
 from kvtrace.audit.fleet.facts import FleetFacts
 from kvtrace.audit.inputs import AuditInput
+from kvtrace.audit.money.calendar import day_of, loads_per_day
 from kvtrace.audit.sizing.value import reuse_value
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.tables.carried import is_carried
@@ -237,9 +238,39 @@ def model(
         conversation = conversations_of(dataset, replays.trace)
         design = None
         if is_full:
-            asked = Asked(replays, facts, deployment, setup.fleet, conversation)
+            asked = _asked(replays, facts, setup, dataset.manifest, whole)
+            asked = replace(asked, conversation=conversation)
             design = _designed(asked, peak, dataset, run, watch, seed=seed, workers=workers)
     return Modelled(deployment, setup, whole, refused, replays, facts, every, conversation, design)
+
+
+def _asked(
+    replays: Replays,
+    facts: FleetFacts | None,
+    setup: Setup,
+    manifest: Manifest,
+    whole: RequestTrace,
+) -> Asked:
+    """With what the bills of the verdict rest on: the day, and how often a day the load comes."""
+    headline = next((one for one in manifest.sources if one.role == "headline"), None)
+    today = day_of(whole, None if headline is None else headline.clock)
+    if today is None and (made := _generated_at()) is not None:
+        today = datetime.fromisoformat(made).date()
+    window = replays.trace
+    loads = None
+    if window is not None:
+        of_load = int(window.prompt_tokens.sum())
+        loads = loads_per_day(manifest.totals.prompt_tokens, of_load, _span_s(whole))
+    return Asked(
+        replays,
+        facts,
+        setup.deployment,
+        setup.fleet,
+        None,
+        today=today,
+        windows_per_day=loads,
+        whole=whole,
+    )
 
 
 def _sized(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 
 import numpy as np
 
 from kvtrace.api.replays import Replays, replay_window
 from kvtrace.audit.fleet.facts import FleetFacts
 from kvtrace.audit.money.bills import build_bills
-from kvtrace.audit.money.gpu_worth import gpu_worth
+from kvtrace.audit.money.gpu_worth import gpu_worth, load_profile
 from kvtrace.audit.slo.check import lookup_slack_s
 from kvtrace.audit.slo.end_replays import key_of, scenario_of
 from kvtrace.audit.slo.ends import Claim, RunKey
@@ -35,7 +36,7 @@ from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.options.ground import Ground
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.window import WindowedTrace
-from kvtrace.schema.arrays import IntArray
+from kvtrace.schema.arrays import IntArray, RequestTrace
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,12 @@ class Asked:
     """(requests,) of the window that is replayed; null: not known."""
     where: str = ""
     """What of the replayed options' requests that window is, for people; empty: all."""
+    today: date | None = None
+    """The last day of the log, as the verdict's bills have it; null: no log or report says it."""
+    windows_per_day: float | None = None
+    """Replayed loads in a day; null: unknown, and what a replay moves is not billed."""
+    whole: RequestTrace | None = None
+    """All requests, whose hours elastic GPUs are paid by; null: not at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +154,8 @@ def question_of(asked: Asked) -> Question | None:
 
 
 def likely_pool(asked: Asked) -> PoolCase | None:
-    """The pool that the verdict will weigh, by its rule; null: none, or a load without a span.
-
-    Bills are without what wears and egress by the bytes that a replay moves.
+    """The pool that the verdict will weigh, by its rule and at its prices; null: none, or a load
+    without a span.
     """
     fleets, windowed = _fleets(asked), asked.replays.windowed
     span_s = None if windowed is None else arrival_span_s(windowed.window)
@@ -157,8 +163,14 @@ def likely_pool(asked: Asked) -> PoolCase | None:
         return None
     options = asked.replays.options
     prices = PoolPrices(
-        build_bills(asked.fleet, options, (), windows_per_day=None),
-        gpu_worth(asked.fleet),
+        build_bills(
+            asked.fleet,
+            options,
+            asked.replays.results,
+            windows_per_day=asked.windows_per_day,
+            today=asked.today,
+        ),
+        gpu_worth(asked.fleet, profile=load_profile(asked.whole), today=asked.today),
         span_s,
         prefill_factor(asked.deployment),
     )
@@ -177,6 +189,8 @@ def _fleets(asked: Asked) -> Fleets | None:
         arbiter=replays.arbiter,
         searched={} if asked.facts is None else asked.facts.at_slo,
         least={} if asked.facts is None else asked.facts.least,
+        carried={} if asked.facts is None else asked.facts.carried,
+        reserves={} if asked.facts is None else asked.facts.reserves,
         target=asked.fleet.slo,
         spare=asked.fleet.spare_count,
         slack_s=_slack(asked.deployment, ids),

@@ -20,7 +20,7 @@ from kvtrace.audit.money.build import Priced, build_economics
 from kvtrace.audit.money.calendar import last_day, windows_per_day
 from kvtrace.audit.money.gpu_worth import gpu_worth, load_profile
 from kvtrace.audit.options.frontier import build_frontier
-from kvtrace.audit.options.table import Money, build_options
+from kvtrace.audit.options.table import Money, add_instances, build_options
 from kvtrace.audit.record import (
     AUDIT_SCHEMA_VERSION,
     AbsentOption,
@@ -58,6 +58,7 @@ from kvtrace.audit.verdict.circumstances import Circumstances
 from kvtrace.audit.verdict.context import binding_today, dominant_conversation, small_pieces
 from kvtrace.audit.verdict.measurements import longer_window, reuse_measurement
 from kvtrace.audit.verdict.rules import decide
+from kvtrace.audit.verdict.shown import add_rivals, weighed_pools
 from kvtrace.audit.verdict.weigh import build_case
 from kvtrace.audit.verdict.weighing import Weighing, window_reusable
 from kvtrace.audit.view import count, rows_of
@@ -111,15 +112,19 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
     )
     data.validity.extend(_validity(inputs, basis, measured))
     prefill = _prefill(deployment) if inputs.is_serving_confirmed else None
-    part = build_sizing(inputs, basis.options, basis.window)
     weighing = _weighing(inputs, basis)
     case = build_case(weighing)
+    part = build_sizing(inputs, weighed_pools(case.pools), basis.window)
+    fleets = build_fleet_sizes(inputs.fleet_facts, inputs.fleet, basis.fleets, data.span_s)
+    add_rivals(basis.options, case.pools)
+    add_instances(basis.options, fleets)
     uncertainty = build_uncertainty(
         case,
         weighing,
         conversation=inputs.conversation,
         design=inputs.design,
         seed=inputs.seed,
+        is_full=inputs.fleet_facts is not None and inputs.fleet_facts.is_searched,
     )
     case = replace(case, chance=chance_of(uncertainty))
     verdict = decide(case, carrying_numbers(case, weighing))
@@ -142,7 +147,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         ],
         options_left_to_full=inputs.options_left_to_full,
         frontier=build_frontier(basis.options),
-        fleets=build_fleet_sizes(inputs.fleet_facts, inputs.fleet, basis.fleets, data.span_s),
+        fleets=fleets,
         economics=build_economics(
             basis.options,
             basis.money,
@@ -198,7 +203,7 @@ def _basis(inputs: AuditInput) -> _Basis:
         kv_dtype=inputs.deployment.kv_dtype,
         bytes_per_token=inputs.deployment.kv_bytes_per_token_unreplicated,
     )
-    today = last_day(inputs.queries, data, inputs.generated_at)
+    today = last_day(inputs.queries, data, inputs.generated_at, inputs.whole_trace)
     bills = build_bills(
         inputs.fleet,
         inputs.options,
@@ -317,6 +322,7 @@ def _fleets(inputs: AuditInput, *, arbiter: Sequence[ReplayResult]) -> Fleets:
 
 
 def _weighing(inputs: AuditInput, basis: _Basis) -> Weighing:
+    facts = inputs.fleet_facts
     return Weighing(
         data=basis.data,
         reuse=basis.reuse,
@@ -337,6 +343,9 @@ def _weighing(inputs: AuditInput, basis: _Basis) -> Weighing:
         next_measurement=_next_measurement(inputs, basis.reuse),
         around=_circumstances(inputs),
         tiers_below_hbm=tiers_below_hbm(inputs.queries, basis.data),
+        free_prefill_saves=None
+        if facts is None
+        else facts.options[facts.reference].free_prefill_saves,
     )
 
 

@@ -220,8 +220,11 @@ class Option(msgspec.Struct, kw_only=True):
     """Whole instances that it gives back at today's SLO, against HBM only: the value by replays on
     fewer instances, the low by the same at the ends of the constants, the high by the estimate."""
     instances_at_slo: int | None = None
-    """Instances that are enough for today's SLO, by search, else by the replays that were made,
-    with the load decision of this row; null where it takes more than the stated fleet."""
+    """Instances that keep the SLO at the load of the trace: the count of `fleets.needs`, with the
+    load decision of this row; null where none is known."""
+    instances_basis: Literal["replayed", "enough", "surrogate", "none"] | None = None
+    """How it is known, as in `fleets.needs`: replayed: and one less misses it; enough: replayed,
+    fewer were not asked; surrogate: an estimate; none: not known. Null in older records."""
     is_feasible: bool = True
     """False: it cannot carry the load on the stated fleet; its times mean nothing then."""
     offered_load: float | None = None
@@ -245,7 +248,10 @@ class Option(msgspec.Struct, kw_only=True):
     is_on_frontier: bool | None = None
     """No other option has both a lower cost and a shorter P99 TTFT; null where one is unknown."""
     extra_hit_tokens: int | None = None
-    """Hit tokens beyond the best option that needs no pool; null for those options."""
+    """Hit tokens beyond those of `rival`, as the verdict weighs them: each by the better of its
+    load decisions. Null for what is no pool, or is not weighed."""
+    rival: str | None = None
+    """The option without a pool that leaves this pool least, by id; null as `extra_hit_tokens`."""
 
 
 class AbsentOption(msgspec.Struct, kw_only=True):

@@ -279,8 +279,10 @@ def _numbers(record: AuditRecord) -> list[_Text]:
 def _chance(record: AuditRecord) -> list[_Text]:
     """How often the pool pays over all that is open, and what is worth knowing first."""
     known = record.uncertainty
-    if known is None or known.p_pays is None:
+    if known is None:
         return []
+    if known.p_pays is None:
+        return [_Text("chance", "not sampled (`--depth full` samples it)", grow=(5,), need=0)]
     share, error = (_known(one, "ratio") for one in (known.p_pays, known.p_pays_error))
     text = f"the pool pays in {share} of {known.samples:,} samples (± {error}, modelled)"
     open_inputs = [one for one in known.inputs if one.worth_usd_per_month]

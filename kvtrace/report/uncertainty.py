@@ -74,6 +74,8 @@ def _sure(known: Uncertainty, texts: Texts) -> Part:
                 limit=show(limit, "ratio", texts),
             )
         )
+    else:
+        sentences.append(texts("q.sure.not_sampled"))
     net = next((one for one in known.spreads if one.id == _NET), None)
     if net is not None:
         sentences.append(_net_sentence(net, texts))

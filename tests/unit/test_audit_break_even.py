@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,17 +23,19 @@ from kvtrace.audit.sizing.minutes import minutes_of
 from kvtrace.audit.sizing.reuse_point import (
     break_even_ratio,
     break_even_reuse,
-    cheaper_rival,
     value_usd,
 )
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.uncertainty.ranges import Range
+from kvtrace.audit.verdict.cases import Rival
 from kvtrace.cost.tier_paths import find_path
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import LinkSpec, StageSpec, TierSpec
 from tests.unit.audit_fakes import make_deployment, make_input, make_result, make_trace
+from tests.unit.test_audit_verdict import POOL
 
 USD = Range(1e-7, 2e-7, 4e-7)
+WEIGHED = replace(POOL, rival=Rival(option_id="b", title="B", hit_tokens=1_000))
 WORTH = ReuseValue(Range.exact(1e-3), USD, 1)
 amounts = st.floats(1e-9, 1e9)
 
@@ -83,8 +84,9 @@ def test_a_window_too_short_for_a_month_has_no_break_even_reuse(record: AuditRec
     short: ReplayWindow = ReplayWindow(
         **{name: getattr(window, name) for name in window.__struct_fields__} | {"span_s": 60.0}
     )
-    assert break_even_reuse(record.options, short, WORTH) == []
-    assert break_even_reuse(record.options, window, None) == []
+    assert break_even_reuse((WEIGHED,), short, WORTH) == []
+    assert break_even_reuse((WEIGHED,), window, None) == []
+    assert len(break_even_reuse((WEIGHED,), window, WORTH)) == 1
 
 
 def test_the_typical_hit_is_the_median_of_requests_with_reuse() -> None:
@@ -173,20 +175,13 @@ def test_nothing_loaded_has_no_contention_point() -> None:
     assert break_even_contention((result,), None, None) == []
 
 
-def test_only_a_cheaper_option_is_a_rival(record: AuditRecord) -> None:
-    # With idle DRAM dearer than the pool, routing is the best rival; at half the pool's cost the
-    # pool has to be worth the other half.
-    options = [msgspec.structs.replace(one) for one in record.options]
-    by_id = {one.id: one for one in options}
-    pool, dram = by_id["pool_dram_rdma_direct"], by_id["dram_idle"]
-    assert pool.cost is not None
-    paid = pool.cost.value
-    assert isinstance(paid, float)
-    dram.cost = msgspec.structs.replace(pool.cost, value=2 * paid)
-    rival = cheaper_rival(pool, options)
-    assert rival is not None
-    assert rival.id == "kv_routing"
-    dram.cost = msgspec.structs.replace(pool.cost, value=paid / 2, low=paid / 2, high=paid / 2)
-    [point] = break_even_reuse(options, record.replay_window, WORTH)
-    assert point.rival == "Idle DRAM"
-    assert point.cost.value == pytest.approx(paid / 2)
+def test_tokens_and_cost_are_beyond_the_rival_that_the_verdict_weighs(record: AuditRecord) -> None:
+    # 64 % of 20e6 prompt tokens less 11e6 of the rival: 9 %, at what the pool costs more than it.
+    rival = Rival(option_id="b", title="B", hit_tokens=11_000_000, cost=Range(1.0, 2.0, 3.0))
+    weighed = replace(POOL, extra_hit_tokens=1_800_000, cost=Range(-5.0, 100.0, 300.0), rival=rival)
+    overloaded = replace(weighed, is_feasible=False)
+    alone = replace(weighed, rival=None)
+    [point] = break_even_reuse((weighed, overloaded, alone), record.replay_window, WORTH)
+    assert (point.rival, point.present_ratio_tokens) == ("B", pytest.approx(0.09))
+    assert (point.cost.low, point.cost.value, point.cost.high) == (0.0, 100.0, 300.0)
+    assert point.ceiling_ratio_tokens == pytest.approx(0.7 * 1999 / 2000 - 0.55)

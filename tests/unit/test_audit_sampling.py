@@ -25,7 +25,7 @@ from tests.unit.audit_fakes import (
     reuse_queries,
     standard_replays,
 )
-from tests.unit.test_audit_verdict import CHEAP_BOUND, PAYS, pool
+from tests.unit.test_audit_verdict import CHEAP_BOUND, NOTHING_SHOWN, PAYS, pool
 
 WHY = "Requests are missing from this log: every second one. Reuse read from it is a lower bound"
 MEASUREMENT = NextMeasurement(question="what?", flag="--all", hours=2, settles="all")
@@ -55,8 +55,8 @@ def audit(manifest: Manifest, **changes: object) -> AuditRecord:
 @pytest.mark.parametrize(
     "case",
     [
-        replace(PAYS, all_prefill=CHEAP_BOUND),
-        replace(PAYS, all_reuse=CHEAP_BOUND),
+        replace(PAYS, all_prefill=CHEAP_BOUND, pools=NOTHING_SHOWN),
+        replace(PAYS, all_reuse=CHEAP_BOUND, pools=NOTHING_SHOWN),
         replace(PAYS, rival_hit_tokens=59_500_000, pools=pool(extra_hit_tokens=500_000)),
         replace(PAYS, pools=pool(saving=Range(0, 100, 200))),
     ],
@@ -96,7 +96,8 @@ def test_a_log_that_cannot_tell_anyway_keeps_its_own_measurement() -> None:
 
 def test_a_cheap_bound_stays_a_proof_for_a_whole_log() -> None:
     bound = Bound(instances=Range(0, 0, 0), saving=Range(0, 0, 0), what="free")
-    assert decide(replace(PAYS, all_prefill=bound), []).outcome == "does_not_pay"
+    case = replace(PAYS, all_prefill=bound, pools=NOTHING_SHOWN)
+    assert decide(case, []).outcome == "does_not_pay"
 
 
 # The record

@@ -8,7 +8,7 @@ import pytest
 
 from kvtrace.audit.record import NextMeasurement, Outcome, Verdict
 from kvtrace.audit.uncertainty.ranges import Range
-from kvtrace.audit.verdict.cases import Bound, Case, PoolCase, choose_pool
+from kvtrace.audit.verdict.cases import Bound, Case, Chance, PoolCase, choose_pool
 from kvtrace.audit.verdict.growth import growth_to_pay
 from kvtrace.audit.verdict.rules import decide
 
@@ -52,6 +52,7 @@ PAYS = Case(
     unconfirmed=(),
     next_measurement=MEASUREMENT,
     gpu_usd_per_hour=Range(2.0, 3.0, 5.0),
+    chance=Chance(pays=0.97, samples=4_096),
 )
 CHEAP_BOUND = Bound(instances=Range(0.1, 0.15, 0.2), saving=Range(0, 0, 4_000), what="free")
 UNKNOWN = replace(PAYS, reusable_tokens=None, all_reuse=None, pools=())
@@ -61,6 +62,9 @@ def pool(**changes: object) -> tuple[PoolCase, ...]:
     return (replace(POOL, **changes),)  # type: ignore[arg-type]
 
 
+NOTHING_SHOWN = pool(
+    instances_saved=Range(0, 0, 0.2), saving=Range(0, 0, 4_000), is_saving_replayed=False
+)
 SLOW = pool(
     is_no_slower=False,
     slowdown="p99 4 s against 2 s",
@@ -73,9 +77,26 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
     ("no reuse", replace(PAYS, reusable_tokens=0), "does_not_pay", "ever used again"),
     (
         "all prefill is worth less than the cheapest pool",
-        replace(PAYS, all_prefill=CHEAP_BOUND),
+        replace(PAYS, all_prefill=CHEAP_BOUND, pools=NOTHING_SHOWN),
         "does_not_pay",
-        "even if it made all prefill free",
+        "A pool of this size does not pay at the load of this trace: even if it made all prefill",
+    ),
+    (
+        "all prefill is worth less than what every pool costs, however small",
+        replace(
+            PAYS,
+            all_prefill=CHEAP_BOUND,
+            pools=NOTHING_SHOWN,
+            smallest_pool_cost=Range(4_001, 5_000, 6_000),
+        ),
+        "does_not_pay",
+        "it would save less than the smallest one costs",
+    ),
+    (
+        "replays give back more than the bound allows: neither is believed",
+        replace(PAYS, all_prefill=CHEAP_BOUND),
+        "pays_only_if",
+        "a fleet on fewer instances shows what replays do",
     ),
     (
         "reuse all in HBM",
@@ -171,7 +192,7 @@ TABLE: list[tuple[str, Case, Outcome, str]] = [
     ),
     (
         "reuse that idle DRAM leaves is worth less than the cheapest pool",
-        replace(PAYS, all_reuse=CHEAP_BOUND),
+        replace(PAYS, all_reuse=CHEAP_BOUND, pools=NOTHING_SHOWN),
         "does_not_pay",
         "all the reuse that Idle DRAM leaves",
     ),
@@ -436,9 +457,12 @@ def test_growth_of_the_best_case_is_not_that_of_a_pool() -> None:
     # Best case: 15 000 / 2 500 = 6.0 at middle prices, 10 000 / 4 000 = 2.5 at those that favour a
     # pool. The pool itself: 15 000 / 1 000 = 15 times, at its own reuse.
     bound = Bound(instances=Range(0.1, 0.15, 0.2), saving=Range(0, 2_500, 4_000), what="all free")
-    own = pool(unrounded_saving_usd=1_000.0)
+    own = pool(
+        unrounded_saving_usd=1_000.0, instances_saved=Range(0, 0, 0.2), is_saving_replayed=False
+    )
     verdict = decide(replace(PAYS, all_prefill=bound, pools=own), [])
-    best, pooled = verdict.conditions
+    smaller, best, pooled = verdict.conditions
+    assert smaller == "a smaller pool costs less than the $4,000 a month that the best case saves"
     assert best == (
         "in the best case (all free): 6.0 times the load of this trace at middle prices, $15,000 "
         "of cost / $2,500 saved a month (that is another fleet); 2.5 times at the prices that "
@@ -447,7 +471,7 @@ def test_growth_of_the_best_case_is_not_that_of_a_pool() -> None:
     assert "same reuse" not in best
     assert pooled.startswith("with Pool over RDMA: 15.0 times the load of this trace, at the same")
     lengths = decide(replace(UNKNOWN, grade="L", all_prefill=bound), [])
-    assert len(lengths.conditions) == 1
+    assert len(lengths.conditions) == 2
 
 
 def test_a_short_window_gives_no_money_a_month() -> None:
@@ -485,15 +509,22 @@ def confidence(verdict: Verdict) -> str:
 
 
 def test_unconfirmed_defaults_cap_confidence_at_low() -> None:
-    proof = replace(PAYS, all_prefill=CHEAP_BOUND)
+    proof = replace(PAYS, all_prefill=CHEAP_BOUND, pools=NOTHING_SHOWN)
     assert confidence(decide(proof, [])) == "high"
     verdict = decide(replace(proof, unconfirmed=("llm", "hardware")), [])
     assert confidence(verdict) == "low"
     assert "llm, hardware" in verdict.confidence_reasons[0]
 
 
+def test_pays_without_a_sampled_chance_is_of_low_confidence() -> None:
+    verdict = decide(replace(PAYS, chance=None), [])
+    assert verdict.outcome == "pays"
+    assert confidence(verdict) == "low"
+    assert "was not sampled" in verdict.confidence_reasons[0]
+
+
 def test_an_hour_of_grade_a_data_is_medium_at_best() -> None:
-    proof = replace(PAYS, all_prefill=CHEAP_BOUND, span_s=3_600.0)
+    proof = replace(PAYS, all_prefill=CHEAP_BOUND, pools=NOTHING_SHOWN, span_s=3_600.0)
     assert confidence(decide(proof, [])) == "medium"
     assert confidence(decide(PAYS, [])) == "medium"
 
@@ -503,7 +534,7 @@ def test_weak_grades_are_low_confidence() -> None:
 
 
 def test_a_proof_needs_the_history_of_the_window() -> None:
-    cheap = replace(PAYS, all_reuse=CHEAP_BOUND)
+    cheap = replace(PAYS, all_reuse=CHEAP_BOUND, pools=NOTHING_SHOWN)
     assert decide(cheap, []).outcome == "does_not_pay"
     for doubt in (
         replace(cheap, is_history_known=False),

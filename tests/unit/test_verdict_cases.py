@@ -102,7 +102,14 @@ def small_model_fat_kv(case: Case) -> Case:
         all_prefill=free,
         all_reuse=free,
         lowest_pool_cost=cost,
-        pools=pools_are(case, cost=cost, saving=Range(0.0, 0.0, 3_000.0), net_negative_share=0.9),
+        pools=pools_are(
+            case,
+            cost=cost,
+            saving=Range(0.0, 0.0, 3_000.0),
+            instances_saved=Range(0.0, 0.0, 0.3),
+            is_saving_replayed=False,
+            net_negative_share=0.9,
+        ),
     )
 
 

@@ -233,21 +233,25 @@ def working_set_fits_dram(evidence: Evidence) -> Hit | None:
 
 
 def pool_adds_little(evidence: Evidence) -> Hit | None:
-    """The best pool serves hardly more than the best option without one."""
+    """The pool that adds most to its rival serves hardly more than that one."""
     prompt = evidence.replayed_prompt_tokens
-    if not evidence.pools or not evidence.locals or not prompt or is_part(evidence):
+    weighed = [
+        (pool.extra_hit_tokens, pool, rival)
+        for pool in evidence.pools
+        if pool.extra_hit_tokens is not None
+        and (rival := evidence.option(pool.rival or "")) is not None
+    ]
+    if not weighed or not prompt or is_part(evidence):
         return None
-    pool = max(evidence.pools, key=lambda option: (hit_tokens(option), option.id))
-    rival = max(evidence.locals, key=lambda option: (hit_tokens(option), option.id))
-    extra = hit_tokens(pool) - hit_tokens(rival)
+    extra, pool, rival = max(weighed, key=lambda one: (one[0], one[1].id))
     if extra / prompt >= LITTLE.value:
         return None
     return Hit(
         severity="warning",
         confidence=evidence.modelled_confidence,
         message=(
-            f"{pool.title} serves {hit_tokens(pool):,} tokens, {rival.title} without a pool "
-            f"{hit_tokens(rival):,} (modelled): {extra:+,} of {prompt:,} prompt tokens"
+            f"{pool.title} serves {extra:+,} of {prompt:,} prompt tokens beyond {rival.title}, "
+            "the option without a pool that it is weighed against (modelled)"
         ),
         evidence=(
             modelled("extra_hit_tokens", extra, "tokens", f"replays of {pool.id} and {rival.id}"),

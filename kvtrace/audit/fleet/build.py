@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from kvtrace.audit.fleet.binding import resource_words
 from kvtrace.audit.fleet.facts import FleetFacts, OptionFacts
-from kvtrace.audit.fleet.record import Binding, FleetSizes, FleetView
+from kvtrace.audit.fleet.record import Binding, FleetSizes, FleetView, Need
 from kvtrace.audit.fleet.states import build_degraded
 from kvtrace.audit.fleet.surrogate import check_surrogate
 from kvtrace.audit.options.kinds import is_pool
@@ -14,6 +16,8 @@ from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.slo.stated import slo_text
 from kvtrace.audit.thresholds import BUSY_DAY
 from kvtrace.cost.fleet import Fleet
+
+_BY_STRENGTH: Final[tuple[Need, ...]] = ("replayed", "enough", "surrogate", "none")
 
 
 def build_fleet_sizes(
@@ -75,6 +79,7 @@ def _view(facts: FleetFacts, option: OptionFacts, fleet: Fleet) -> FleetView:
         gpus=need.gpus,
         groups_saved=_groups_saved(reference.load_at_slo, load, fleet.instances),
         whole_groups_saved=whole,
+        basis=_weaker(reference.needs[0].basis, need.basis),
         within=option.on_stated.within,
         requests=facts.requests,
         ttft_p99_s=option.on_stated.ttft_p99_s,
@@ -82,6 +87,10 @@ def _view(facts: FleetFacts, option: OptionFacts, fleet: Fleet) -> FleetView:
         load_basis="none" if load is None else "replayed" if option.is_searched else "surrogate",
         reason="" if option is reference else _why_none(reference, option, whole),
     )
+
+
+def _weaker(mine: Need, other: Need) -> Need:
+    return max(mine, other, key=_BY_STRENGTH.index)
 
 
 def _groups_saved(reference: float | None, load: float | None, instances: int) -> float | None:

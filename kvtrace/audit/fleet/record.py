@@ -69,7 +69,10 @@ class FleetView(msgspec.Struct, kw_only=True):
     """Instances less than the reference needs, before rounding to whole groups of GPUs: from the
     loads that both carry on the stated GPUs. Below zero where it needs more; null: not known."""
     whole_groups_saved: int | None
-    """The same in whole instances."""
+    """Count of the reference less that of the option (`needs`), at `basis`; no reserve is taken
+    off, and the verdict rests on replays instead: `whole_instances_saved` of the option."""
+    basis: Need = "none"
+    """Of `whole_groups_saved`: the weaker of the two counts."""
     within: int
     """Requests within the SLO at equal GPUs and load, …"""
     requests: int

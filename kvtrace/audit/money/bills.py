@@ -22,11 +22,14 @@ from kvtrace.replay.options.option import ReplayOption
 from kvtrace.replay.options.pool_tiers import POOL_FLASH
 from kvtrace.replay.result import LinkUse, ReplayResult
 from kvtrace.replay.scenario import StageSpec, TierSpec
+from kvtrace.units import GIB
 
 _FREE: Final = frozenset({"as_observed", "recompute", "hbm_only", "kv_routing"})
 _IDLE_DRAM: Final = frozenset({"dram_idle", "dram_idle_kv_routing"})
 _POOL_OF_FLEET: Final = "pool_dram_"
 """Pooled options that are the fleet's own pool, whatever the path."""
+_LEAST_RENTED_BYTES: Final = 1.0 * GIB
+"""Of a managed cache, which is rented by whole nodes."""
 _FLASH_TIERS: Final = frozenset({LOCAL_FLASH, POOL_FLASH})
 """What is written to them wears drives."""
 
@@ -65,6 +68,20 @@ class Bills:
             return None
         cost = bill.usd_per_month
         return Range(cost.low, cost.value, cost.high)
+
+    def smallest_pool_usd_per_month(self) -> Range:
+        """What every pool costs a month, however small and wherever it is.
+
+        Formula: the lesser of what it takes to run a service of its own, with no node and no byte,
+        and of one node of a managed cache.
+        """
+        run, rented = (
+            build_bill(need, self.fleet, today=self.today).usd_per_month
+            for need in (Need(is_operated=True), Need(managed_cache_bytes=_LEAST_RENTED_BYTES))
+        )
+        return Range(
+            min(run.low, rented.low), min(run.value, rented.value), min(run.high, rented.high)
+        )
 
     def usd_per_month_beside_gpus(self, option_id: str) -> Range | None:
         """What it adds a month beside other GPUs; null where that is not known."""

@@ -5,11 +5,12 @@ All figures are modelled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from kvtrace.audit.bounds import recompute_instance_s
+from kvtrace.audit.fleet.record import FleetSizes
 from kvtrace.audit.money.bills import Bills
 from kvtrace.audit.money.economics import (
     freed_instances,
@@ -17,13 +18,11 @@ from kvtrace.audit.money.economics import (
     value_saving,
 )
 from kvtrace.audit.money.gpu_worth import GpuWorth, gpu_worth
-from kvtrace.audit.options.kinds import is_local, is_pool
 from kvtrace.audit.record import HitCost, LinkLedger, Option, Percentiles, Quantity
 from kvtrace.audit.slo.fleets import TODAY, Fleets
 from kvtrace.audit.thresholds import LINK_BINDS, PREFILL_BINDS
 from kvtrace.audit.uncertainty.ranges import Range, difference, finite
 from kvtrace.audit.uncertainty.sensitivity import net_negative_range
-from kvtrace.audit.view import hit_tokens
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.options.option import ReplayOption
@@ -81,12 +80,19 @@ def build_options(
         _add_slo(option, money.fleets)
         _add_money(option, result, by_id.get(TODAY), money)
         options.append(option)
-    best_local = max((hit_tokens(o) for o in options if is_local(o.id)), default=None)
     for option in options:
         option.is_dominated = _is_dominated(option, options)
-        if is_pool(option.id) and best_local is not None:
-            option.extra_hit_tokens = hit_tokens(option) - best_local
     return options
+
+
+def add_instances(options: Iterable[Option], fleets: FleetSizes | None) -> None:
+    """The count of the fleet section at the trace's load, and how it is known."""
+    needs = () if fleets is None else fleets.needs
+    counted = {need.option: need for need in needs if need.load == 1.0}
+    for option in options:
+        need = counted.get(option.id)
+        if need is not None:
+            option.instances_at_slo, option.instances_basis = need.instances, need.basis
 
 
 def _option(result: ReplayResult, nothing: ReplayResult | None, money: Money) -> Option:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.quantity import Quantity
-from kvtrace.audit.record import Option, ReplayWindow, Table
+from kvtrace.audit.record import ReplayWindow, Table
 from kvtrace.audit.sizing.bandwidth_point import break_even_paths, typical_hit
 from kvtrace.audit.sizing.contention_point import break_even_contention
 from kvtrace.audit.sizing.link_budget import link_budget
@@ -16,7 +16,7 @@ from kvtrace.audit.sizing.minutes import minutes_of
 from kvtrace.audit.sizing.numbers import recommended
 from kvtrace.audit.sizing.record import ResidencyRule, Sizing
 from kvtrace.audit.sizing.residency import Rule, residency_rules
-from kvtrace.audit.sizing.reuse_point import break_even_reuse
+from kvtrace.audit.sizing.reuse_point import WeighedPool, break_even_reuse
 from kvtrace.audit.sizing.tables import (
     bandwidth_table,
     contention_table,
@@ -39,7 +39,7 @@ class SizingPart:
 
 
 def build_sizing(
-    inputs: AuditInput, options: Sequence[Option], window: ReplayWindow | None
+    inputs: AuditInput, pools: Sequence[WeighedPool], window: ReplayWindow | None
 ) -> SizingPart:
     """Sizes, rules and break-even points; what cannot be known is absent or null."""
     deployment, value = inputs.deployment, inputs.reuse_value
@@ -49,7 +49,7 @@ def build_sizing(
     sizing = Sizing(
         numbers=recommended(inputs.queries, value),
         residency=_residency(inputs, rules),
-        reuse=break_even_reuse(options, window, value),
+        reuse=break_even_reuse(pools, window, value),
         paths=break_even_paths(typical_hit(inputs.whole_trace or inputs.trace), deployment),
         contention=break_even_contention(inputs.replays, inputs.trace, minutes),
         unknown_reason=_unknown(inputs),

@@ -27,17 +27,17 @@ class ResidencyRule(msgspec.Struct, kw_only=True):
 
 
 class BreakEvenReuse(msgspec.Struct, kw_only=True):
-    """The reuse beyond the best cheaper rival at which a pool's hits are worth its cost."""
+    """The reuse beyond its rival at which a pool's hits are worth its cost."""
 
     option: str
     title: str
     rival: str
-    """Of the options without a pool that cost less, the one that serves most tokens."""
+    """The option without a pool that the verdict weighs this pool against."""
     needed: Quantity
     """Of the prompt tokens, 0..; above 1 no reuse is enough."""
     present_ratio_tokens: float
-    """What the pool serves beyond the rival in the replays, of the prompt tokens; below zero: less
-    than the rival."""
+    """What the pool serves beyond the rival in the replays (`extra_hit_tokens` of the option), of
+    the prompt tokens; below zero: less than the rival."""
     ceiling_ratio_tokens: float | None
     """What an unlimited cache would serve beyond the rival; null: unknown."""
     load_times: float | None

@@ -38,10 +38,10 @@ _RULES: Final = TableShape(
 )
 _REUSE: Final = TableShape(
     REUSE_TABLE,
-    "Break-even reuse of each pool beyond the best cheaper rival (modelled)",
+    "Break-even reuse of each pool beyond its rival (modelled)",
     (
         ("option_id", "name", "the pooled option"),
-        ("rival", "text", "of the cheaper options without a pool, that with most hit tokens"),
+        ("rival", "text", "the option without a pool that the verdict weighs it against"),
         ("cost_usd_per_month", "USD/month", "of the pool, less that of the rival"),
         ("present_ratio_tokens", "ratio", "served beyond the rival in the replays / prompt tokens"),
         ("needed_low_ratio_tokens", "ratio", "needed: cheapest pool, dearest GPU time"),

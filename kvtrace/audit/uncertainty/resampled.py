@@ -92,7 +92,7 @@ def pool_spreads(
     return [
         draws.spread(
             "reusable_tokens_beyond_local",
-            "tokens that the pool adds beyond the best option without one",
+            f"tokens that the pool adds beyond {rival.scenario.title}",
             "tokens",
             float(extra.sum()),
             draws.sums(extra),

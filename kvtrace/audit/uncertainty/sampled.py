@@ -38,6 +38,8 @@ from kvtrace.audit.uncertainty.worth import (
 from kvtrace.schema.arrays import FloatArray
 
 _Fit = Predicted | PredictedClaim
+_OF_THE_RIVAL: Final = ("reusable_tokens_beyond_local", "value_minus_cost_unrounded_usd_per_month")
+"""Left out where another option without a pool was sampled than the verdict weighs in the end."""
 _NOTES: Final = (
     "A claim of saved instances that fails in a sample counts as none saved, though fewer might be",
     "Queues of a drawn set of sessions are those of the replay; only who is counted differs",
@@ -45,8 +47,14 @@ _NOTES: Final = (
 )
 
 
-def sampled_uncertainty(model: Model, *, rival: str, seed: int) -> Uncertainty:
-    """P10, P50, P90, the chance that the pool pays, swings, switch points, value of information."""
+def sampled_uncertainty(
+    model: Model, *, rival: str, seed: int, is_same_rival: bool = True
+) -> Uncertainty:
+    """P10, P50, P90, the chance that the pool pays, swings, switch points, value of information.
+
+    `is_same_rival`: the sampled rival is the one that the verdict weighs, not another that costs
+    nothing either.
+    """
     design, samples = model.design, draw_samples(model, seed)
     pays = _chance(model, samples, seed)
     shifts = design.shifts
@@ -57,7 +65,11 @@ def sampled_uncertainty(model: Model, *, rival: str, seed: int) -> Uncertainty:
         p_pays=pays.value,
         p_pays_error=pays.error,
         threshold=P_PAYS.quantity(),
-        spreads=list(_spreads(model, samples, seed)),
+        spreads=[
+            one
+            for one in _spreads(model, samples, seed, rival)
+            if is_same_rival or one.id not in _OF_THE_RIVAL
+        ],
         inputs=[
             as_record(one, worth=_worth(model, samples, one.unknown.id, seed))
             for one in ranked(_swings(model))
@@ -101,7 +113,7 @@ def _worth(model: Model, samples: Samples, ident: str, seed: int) -> Estimate | 
     return Estimate(worth_of_knowing(values.ravel(), samples.net.ravel()), error)
 
 
-def _spreads(model: Model, samples: Samples, seed: int) -> Iterator[Spread]:
+def _spreads(model: Model, samples: Samples, seed: int, rival: str) -> Iterator[Spread]:
     middle = model.design.middle
     rows: list[tuple[str, str, str, float | None, FloatArray | None, _Fit | None]] = [
         (
@@ -122,7 +134,7 @@ def _spreads(model: Model, samples: Samples, seed: int) -> Iterator[Spread]:
         ),
         (
             "reusable_tokens_beyond_local",
-            "tokens that the pool adds beyond the best option without one",
+            f"tokens that the pool adds beyond {rival}",
             "tokens",
             middle.extra_hit_tokens,
             samples.extra,

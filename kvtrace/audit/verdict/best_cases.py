@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -32,13 +33,26 @@ def all_prefill(weighing: Weighing) -> Bound | None:
     if source is None or not weighing.fleets.standings:
         return _mean_prefill(weighing)
     prefill = weighing.results[0].scenario.prefill
-    return _bound(
+    bound = _bound(
         weighing,
         source,
         recompute_s_per_request(source, prefill),
         _FREE_PREFILL,
         is_peak=weighing.everything is not None,
     )
+    return bound if bound is None else _as_replayed(bound, weighing)
+
+
+def _as_replayed(bound: Bound, weighing: Weighing) -> Bound:
+    """No lower than what replays with free prefill give back: an SLO may keep a fleet less busy
+    than the bound takes it to be.
+    """
+    shown = float(weighing.free_prefill_saves or 0)
+    if shown <= bound.instances.high:
+        return bound
+    instances = replace(bound.instances, high=shown)
+    saving = instances * weighing.worth.instance_usd_per_month
+    return replace(bound, instances=instances, saving=saving)
 
 
 def all_reuse(weighing: Weighing) -> Bound | None:

@@ -229,7 +229,7 @@ class Case:
     all_reuse: Bound | None
     """Best case with reuse evidence: all reuse beyond the best rival is served for nothing."""
     lowest_pool_cost: Range | None
-    """USD a month of the cheapest pool."""
+    """USD a month of the cheapest pool that is weighed, of the size that it has."""
     rival_title: str | None
     """The best option without a pool that costs nothing; a pool has its own: `rival_of`."""
     rival_hit_tokens: int | None
@@ -242,6 +242,10 @@ class Case:
     """Names of decisive settings that nobody confirmed."""
     next_measurement: NextMeasurement | None
     gpu_usd_per_hour: Range | None = None
+    smallest_pool_cost: Range | None = None
+    """USD a month that every pool costs, however small; null: not known."""
+    weighed_size: str = ""
+    """The cheapest pool that is weighed, with its size, for people."""
     narrow_rivals: tuple[str, ...] = ()
     """What must hold of options without a pool that do as well with KV of fewer bits."""
     unreplayed_rivals: tuple[str, ...] = ()
@@ -313,6 +317,26 @@ class Case:
         if self.is_peak_stated and not self.is_paid_by_the_hour:
             return True
         return self.span_s is not None and self.span_s >= BUSY_DAY.value
+
+    def shows_more_than(self, bound: Bound) -> bool:
+        """Replays give back more instances than the bound allows: it rests on how busy a fleet is
+        kept, which an SLO may put lower.
+        """
+        return any(
+            pool.is_saving_replayed and pool.instances_saved.value > bound.instances.high
+            for pool in self.pools
+        )
+
+    @property
+    def contradicted(self) -> Bound | None:
+        """A best case that replays exceed and that no pool would be paid by; null: none."""
+        cost = self.lowest_pool_cost
+        of_reuse = self.all_reuse if self.is_history_known else None
+        bounds = [one for one in (self.all_prefill, of_reuse) if one is not None]
+        if cost is None:
+            return None
+        low = (one for one in bounds if one.is_peak and one.saving.high < cost.low)
+        return next((one for one in low if self.shows_more_than(one)), None)
 
     @property
     def is_chance_low(self) -> bool:

@@ -29,6 +29,10 @@ _QUICK: Final = (
     "chance that the pool pays"
 )
 
+_NONE_SAMPLED: Final = (
+    "Prices are exact arithmetic: each was moved alone to its ends. The weighed pool could not be "
+    "replayed at sampled values, so that nothing that replays depend on was sampled"
+)
 _OTHER_PAIR: Final = (
     "Prices are exact arithmetic: each was moved alone to its ends. The samples were replayed for "
     "another pool or rival than the verdict weighs in the end, and are left out"
@@ -53,6 +57,7 @@ def build_uncertainty(
     conversation: IntArray | None,
     design: ReplayedDesign | None,
     seed: int,
+    is_full: bool = False,
 ) -> Uncertainty | None:
     """How sure the money of the verdict is; null where no money a month is given."""
     weighed = _weighed(case, weighing)
@@ -68,10 +73,18 @@ def build_uncertainty(
     )
     if design is not None and design.points and _is_of(design, weighed, weighing.fleets):
         model = Model(prices, design, design.span_s or weighed.span_s)
-        found = sampled_uncertainty(model, rival=against.title, seed=seed)
+        found = sampled_uncertainty(
+            model,
+            rival=against.title,
+            seed=seed,
+            is_same_rival=design.rival_id == against.option_id,
+        )
     else:
-        note = _QUICK if design is None else design.why_few or _OTHER_PAIR
-        found = _from_ends(weighed, prices, draws, note)
+        note = _NONE_SAMPLED if is_full else _QUICK
+        if design is not None:
+            note = design.why_few or _OTHER_PAIR
+        is_done = is_full or design is not None
+        found = _from_ends(weighed, prices, draws, note, is_full=is_done)
     if weighing.window_reusable is not None:
         reuse = reuse_spread(draws, weighing.window_reusable, weighed.trace.prompt_tokens)
         found.spreads += [] if reuse is None else [reuse]
@@ -133,10 +146,12 @@ def _weighed(case: Case, weighing: Weighing) -> Weighed | None:
     return Weighed(pool, result, rival, trace, span_s)
 
 
-def _from_ends(weighed: Weighed, prices: PriceModel, draws: Draws, note: str) -> Uncertainty:
+def _from_ends(
+    weighed: Weighed, prices: PriceModel, draws: Draws, note: str, *, is_full: bool
+) -> Uncertainty:
     saved = weighed.pool.instances_saved
     swings = [_price_swing(prices, one, saved.value) for one in prices.unknowns]
-    instances = _instances(weighed.pool)
+    instances = _instances(weighed.pool, is_full=is_full)
     if instances is not None:
         swings.append(swing(instances, lambda value: prices.net(value, {})))
     net = prices.net(saved.value, {})
@@ -167,8 +182,11 @@ def _price_swing(prices: PriceModel, unknown: Unknown, instances: float) -> Swin
     return swing(unknown, lambda value: prices.net(instances, {unknown.id: value}))
 
 
-def _instances(pool: PoolCase) -> Unknown | None:
-    """What replays give back, as one input: its low is by the ends, its high the estimate."""
+def _instances(pool: PoolCase, *, is_full: bool) -> Unknown | None:
+    """What replays give back, as one input: its low is by the ends, its high the estimate.
+
+    Nothing more is to be had where all was replayed already.
+    """
     saved = pool.instances_saved
     if saved.low == saved.high:
         return None
@@ -183,6 +201,8 @@ def _instances(pool: PoolCase) -> Unknown | None:
         kind="modelled",
         source="replays on fewer instances; the low at the ends of the constants, the high is the "
         "freed prefill time before rounding",
-        settle="replays at sampled constants",
-        line="--depth full",
+        settle="a calibration, or a smaller window for the samples"
+        if is_full
+        else "replays at sampled constants",
+        line="kvtrace cost calibrate" if is_full else "--depth full",
     )

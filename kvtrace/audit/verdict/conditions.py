@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from kvtrace.audit.thresholds import LITTLE, PREFILL_BINDS
-from kvtrace.audit.verdict.cases import Case, Chance, PoolCase
+from kvtrace.audit.verdict.cases import Bound, Case, Chance, PoolCase
 from kvtrace.audit.verdict.words import ACCURACY, usd, whole_gpus, window_text
 from kvtrace.units import format_rate, format_seconds
 
@@ -149,6 +149,8 @@ def standing_conditions(case: Case) -> tuple[str, ...]:
         conditions.append(f"a log of all requests shows the same: {case.log_gap.what}")
     if case.around.dominant:
         conditions.append(f"other months reuse as much: {case.around.dominant}")
+    if case.contradicted is not None:
+        conditions.append(contradiction(case.contradicted))
     if case.unconfirmed:
         conditions.append(f"the assumed settings hold: {', '.join(case.unconfirmed)}")
     if case.chance is not None and not case.chance.is_high:
@@ -156,6 +158,15 @@ def standing_conditions(case: Case) -> tuple[str, ...]:
     if best is not None and best.is_quantised:
         conditions.append(f"its answers are as good as you need: {ACCURACY}")
     return (*conditions, *case.unreplayed_rivals, *case.narrow_rivals)
+
+
+def contradiction(bound: Bound) -> str:
+    """Replays say more than the busy time of all prefill does: one of the two is wrong here."""
+    return (
+        f"a fleet on fewer instances shows what replays do: by busy time the best case "
+        f"({bound.what}) is worth {bound.instances.high:.2f} instances at most, and replays give "
+        "back more"
+    )
 
 
 def chance_text(chance: Chance) -> str:
@@ -197,6 +208,8 @@ def lead(case: Case, pool: PoolCase) -> str:
         return f"a log of all requests shows the same: of this one, {case.log_gap.what}"
     if case.around.dominant:
         return f"other months reuse as much: {case.around.dominant}"
+    if case.contradicted is not None:
+        return contradiction(case.contradicted)
     if case.unconfirmed:
         return f"the assumed settings hold: {', '.join(case.unconfirmed)}"
     if case.chance is not None and not case.chance.is_high:
@@ -231,6 +244,16 @@ def _lead_by_money(case: Case, pool: PoolCase) -> str:
     return (
         "its value holds against its cost, for the intervals overlap: it saves "
         f"{usd(pool.saving)} and costs {usd(pool.cost)}"
+    )
+
+
+def smaller_pool(case: Case, bound: Bound) -> tuple[str, ...]:
+    """What a bound against pools of one size leaves open."""
+    least = case.smallest_pool_cost
+    floor = "" if least is None else f"; every pool costs at least ${least.low:,.0f}, of any size"
+    return (
+        f"a smaller pool costs less than the ${bound.saving.high:,.0f} a month that the best case "
+        f"saves{floor}",
     )
 
 

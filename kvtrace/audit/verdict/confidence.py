@@ -10,10 +10,12 @@ from kvtrace.audit.verdict.cases import Case, Decision
 from kvtrace.audit.words import GRADE_SAYS, counted
 from kvtrace.units import format_seconds
 
+UNSAMPLED = "the chance that the pool pays was not sampled (`--depth full` samples it)"
+
 
 def judge_confidence(case: Case, decision: Decision) -> tuple[Level, tuple[str, ...]]:
     """The level and the (at most two) reasons that set it, the strongest first."""
-    low = tuple(_reasons_for_low(case))
+    low = tuple(_reasons_for_low(case, decision))
     if low:
         return "low", low[:2]
     medium = tuple(_reasons_for_medium(case, decision))
@@ -25,7 +27,7 @@ def judge_confidence(case: Case, decision: Decision) -> tuple[Level, tuple[str, 
     )
 
 
-def _reasons_for_low(case: Case) -> Iterator[str]:
+def _reasons_for_low(case: Case, decision: Decision) -> Iterator[str]:
     if case.unconfirmed:
         yield f"estimates that nobody confirmed: {', '.join(case.unconfirmed)}"
     if case.requests < MIN_REQUESTS.value:
@@ -41,6 +43,8 @@ def _reasons_for_low(case: Case) -> Iterator[str]:
         yield f"the log is not whole: {case.log_gap.what}"
     if case.around.dominant:
         yield case.around.dominant
+    if decision.outcome == "pays" and case.chance is None:
+        yield UNSAMPLED
     if case.grade != "A":
         yield GRADE_SAYS[case.grade]
 

@@ -132,6 +132,7 @@ def pays(case: Case) -> Decision | None:
     """
     is_open = bool(case.unconfirmed or case.unreplayed_rivals or case.narrow_rivals or case.log_gap)
     is_open = is_open or case.is_chance_low or case.around.dominant is not None
+    is_open = is_open or case.contradicted is not None
     is_settled = case.covers_a_day and not (is_open or case.is_pool_needed)
     best = case.best_pool
     if best is not None and best.is_quantised:

@@ -24,7 +24,7 @@ from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.reusable import reusable_tokens
 from kvtrace.replay.scenario import Scenario
 from kvtrace.replay.summary import percentiles
-from kvtrace.units import format_seconds
+from kvtrace.units import format_bytes, format_seconds
 
 DEFAULT_POOL: Final = "pool_dram_rdma_direct"
 """Priced where no pool was replayed."""
@@ -57,6 +57,8 @@ def build_case(weighing: Weighing) -> Case:
         all_prefill=all_prefill(weighing),
         all_reuse=all_reuse(weighing) if is_known else None,
         lowest_pool_cost=_lowest_pool_cost(weighing),
+        smallest_pool_cost=weighing.bills.smallest_pool_usd_per_month(),
+        weighed_size=_weighed_size(weighing),
         rival_title=None if rival is None else rival.result.scenario.title,
         rival_hit_tokens=None if rival is None else _hits(rival.result),
         hbm_hit_tokens=_hbm_hits(weighing),
@@ -201,9 +203,28 @@ def _tail(result: ReplayResult) -> tuple[str | None, float]:
     return (None, 0.0) if p90 is None else ("p90", p90)
 
 
+def _pool_ids(weighing: Weighing) -> list[str]:
+    return [o.id for o in weighing.options if is_pool(o.id)] or [DEFAULT_POOL]
+
+
+def _weighed_size(weighing: Weighing) -> str:
+    """Title and bytes of the pool whose bill is the lowest; empty where none is known."""
+    bills = {one: weighing.bills.usd_per_month(one) for one in _pool_ids(weighing)}
+    known = {one: cost for one, cost in bills.items() if cost is not None}
+    if not known:
+        return ""
+    cheapest = min(known, key=lambda one: (known[one].low, known[one].value))
+    standing = weighing.fleets.standings.get(cheapest)
+    if standing is None:
+        return f"{format_bytes(weighing.fleet.pool_dram_bytes.value)} of DRAM on nodes of its own"
+    tiers = standing.result.scenario.tiers
+    held = sum(tier.capacity_bytes for tier in tiers if tier.scope == "shared")
+    return f"{standing.result.scenario.title}, {format_bytes(held)}"
+
+
 def _lowest_pool_cost(weighing: Weighing) -> Range | None:
-    """Of any pool that is considered: the lowest low, value and high."""
-    ids = {o.id for o in weighing.options if is_pool(o.id)} or {DEFAULT_POOL}
+    """Of any pool that is weighed: the lowest low, value and high."""
+    ids = _pool_ids(weighing)
     costs = [c for ident in ids if (c := weighing.bills.usd_per_month(ident)) is not None]
     if not costs:
         return None

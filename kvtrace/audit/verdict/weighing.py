@@ -52,6 +52,9 @@ class Weighing:
     unconfirmed: tuple[str, ...]
     next_measurement: NextMeasurement | None
     around: Circumstances = field(default_factory=Circumstances)
+    free_prefill_saves: int | None = None
+    """Instances that replays give back where no prefill takes any time; null: not replayed. At
+    quick one less was asked."""
     tiers_below_hbm: str | None = None
     """How the logs show that the running system has a tier below HBM; null: they do not."""
 

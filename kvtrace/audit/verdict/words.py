@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from kvtrace.audit.record import NextMeasurement
-from kvtrace.audit.thresholds import MIN_REQUESTS, MIN_SPAN, NEARLY_ALL
+from kvtrace.audit.thresholds import (
+    BUSY_WINDOW,
+    FLEET_BUSY_SHARE_LOW,
+    MIN_REQUESTS,
+    MIN_SPAN,
+    NEARLY_ALL,
+)
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.verdict.cases import Bound, Case, PoolCase
 from kvtrace.audit.words import counted
@@ -42,13 +48,35 @@ def usd(amount: Range) -> str:
     return f"${amount.value:,.0f} a month (${amount.low:,.0f} to ${amount.high:,.0f})"
 
 
-def bound_reason(bound: Bound, cost: Range) -> str:
-    """Best case against cheapest pool."""
+ANY_POOL: Final = "any pool, however small,"
+"""What the bill of the smallest one is of."""
+
+
+def weighed_pool(case: Case) -> str:
+    """The cheapest pool that is weighed, with its size."""
+    size = f" ({case.weighed_size})" if case.weighed_size else ""
+    return f"the cheapest pool that is weighed here{size}"
+
+
+def bound_reason(bound: Bound, cost: Range, pool: str) -> str:
+    """Best case against what a pool costs; `pool`: which one."""
     return (
         f"Best case ({bound.what}): at most {bound.instances.high:.2f} instances, "
-        f"${bound.saving.high:,.0f} a month at the highest price; the cheapest pool "
-        "considered here costs at "
+        f"${bound.saving.high:,.0f} a month at the highest price; {pool} costs at "
         f"least ${cost.low:,.0f} a month"
+    )
+
+
+def holds_for(case: Case) -> str:
+    """What a bound on all prefill is true for, and what it rests on."""
+    least, bound = case.smallest_pool_cost, case.all_prefill
+    is_any = least is not None and bound is not None and bound.saving.high < least.low
+    size = "a pool of any size, " if is_any else "pools of the sizes weighed here, whatever the "
+    rest = "any hit ratio and any network" if is_any else "hit ratio and the network"
+    return (
+        f"This holds for {size}{rest}: no cache can free more than all prefill. Instances are "
+        f"counted as kept busy for at least {100 * FLEET_BUSY_SHARE_LOW.value:.0f} % of the "
+        f"busiest {format_seconds(BUSY_WINDOW.value)}, which no replay contradicts"
     )
 
 

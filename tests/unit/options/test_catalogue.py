@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kvtrace.audit.money.bills import traffic_of
+from kvtrace.audit.money.bills import Bills, traffic_of
 from kvtrace.audit.options.kinds import is_free
 from kvtrace.cost.deployment import Deployment, build_deployment
 from kvtrace.cost.fleet import default_fleet
@@ -73,6 +73,27 @@ def test_quick_has_each_place_and_each_kind_of_rival(ground: Ground) -> None:
     # No cloud cache is reached over RDMA: 2 wires at 3 rates in 2 formats cannot be.
     every = build_catalogue(ground, is_full=True)
     assert len(ids) + catalogue.left_to_full == len(every.options) + 2 * 3 * 2
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_no_pool_costs_less_than_what_every_pool_costs(ground: Ground, share: float) -> None:
+    # The proof that no pool pays, of any size, rests on it: also where nobody has to be paid.
+    operated = replace(
+        ground.fleet.prices["operations_fte_share"], value=share, low=share, high=share
+    )
+    fleet = replace(ground.fleet, prices=ground.fleet.prices.with_stated(operated))
+    least = Bills(fleet).smallest_pool_usd_per_month()
+    assert (least.low > 0.0) == (share > 0.0)
+    small = replace(fleet, pool_nodes=fleet.pool_nodes.given(1.0, source="one"))
+    for stated in (fleet, small):
+        catalogue = build_catalogue(replace(ground, fleet=stated), is_full=True)
+        pools = [one for one in catalogue.options if one.family == "pool"]
+        assert len(pools) > 50
+        for one in pools:
+            cost = build_bill(one.need, stated).usd_per_month
+            assert cost.low >= least.low, one.option_id
+            assert cost.value >= least.value, one.option_id
+            assert cost.high >= least.high, one.option_id
 
 
 def test_what_the_places_of_a_pool_need(ground: Ground) -> None:
