@@ -49,6 +49,7 @@ from kvtrace.audit.tables.measured import (
     tiers_below_hbm,
 )
 from kvtrace.audit.tables.modelled import build_modelled_tables
+from kvtrace.audit.tables.today import add_measured, today_validity
 from kvtrace.audit.thresholds import MIN_SPAN
 from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.audit.uncertainty.sensitivity import prefill_factor
@@ -118,6 +119,8 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
     fleets = build_fleet_sizes(inputs.fleet_facts, inputs.fleet, basis.fleets, data.span_s)
     add_rivals(basis.options, case.pools)
     add_instances(basis.options, fleets)
+    add_measured(fleets, measured)
+    data.validity.extend(today_validity(fleets))
     uncertainty = build_uncertainty(
         case,
         weighing,

@@ -267,6 +267,13 @@ class FrontierStep(msgspec.Struct, kw_only=True):
 
     option: str
     usd_per_month: float
+    """Of what is bought for it, on the stated fleet; instances that it gives back are not taken
+    off, for `ttft_s` is on that fleet, too."""
+    saved_usd_per_month: float | None = None
+    """Worth of the instances that it gives back at the SLO (`usd_saved_per_month` of the option),
+    with the longer TTFT that the SLO allows; null: not known."""
+    net_usd_per_month: float | None = None
+    """`usd_per_month` less `saved_usd_per_month`: below zero it saves; null: not known."""
     ttft_s: float
     """p99; p90 where too few requests were replayed for it, see `ttft_is_p90`."""
     usd_per_ms: float | None

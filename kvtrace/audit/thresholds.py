@@ -112,6 +112,13 @@ TPOT_TOLERANCE: Final = Threshold(
     "ratio",
     "policy: decode is modelled more coarsely than prefill; 5 % of a token's time is not noticed",
 )
+TODAY_GAP: Final = Threshold(
+    "today_over_measured",
+    1.5,
+    "times",
+    "policy: a modelled TTFT of today that is a half longer than the measured one, or as much "
+    "shorter, is that of another service; the SLO `no worse than today` then keeps that one's",
+)
 CLEAR_MISS: Final = Threshold(
     "clear_miss",
     1.1,

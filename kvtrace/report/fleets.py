@@ -103,6 +103,7 @@ def _needs(fleets: FleetSizes, titles: Titles, texts: Texts) -> Part:
     }
     sentences = [
         texts("q.fleet.slo", **shown),
+        *_today(fleets, texts),
         texts(
             "q.fleet.window",
             requests=show(fleets.requests, "", texts),
@@ -119,6 +120,16 @@ def _needs(fleets: FleetSizes, titles: Titles, texts: Texts) -> Part:
         short=(_need_table(fleets, titles, texts),),
         tables_first=True,
     )
+
+
+def _today(fleets: FleetSizes, texts: Texts) -> list[str]:
+    """TTFT of today as modelled, which is the SLO where none is stated, and as measured."""
+    shown = {
+        name: show(getattr(fleets, f"{name.replace('_p', '_ttft_p')}_s"), "s", texts)
+        for name in ("today_p50", "today_p90", "measured_p50", "measured_p90")
+    }
+    is_known = fleets.measured_ttft_p50_s is not None
+    return [texts("q.fleet.today_measured" if is_known else "q.fleet.today_modelled", **shown)]
 
 
 def _error(fleets: FleetSizes, texts: Texts) -> list[str]:

@@ -195,6 +195,16 @@ def test_replays_that_close_the_bracket_are_no_surrogate() -> None:
     assert asker.replays == 2
 
 
+def test_a_count_that_was_replayed_goes_before_an_estimate_which_stands_beside_it() -> None:
+    asker = make_asker()
+    tried = [asker.ask("hbm_only", 6, 1.0), asker.ask("hbm_only", 5, 1.0)]
+    load = tried[0].sample.offered_load
+    assert load
+    today = Sample(6, 2 * load, is_kept=True)  # at twice the load as many would be half as many
+    need = estimated_need(asker.question(1.0), "hbm_only", today, tried)
+    assert (need.instances, need.basis, need.surrogate) == (5, "enough", 3)
+
+
 def test_no_surrogate_stands_for_an_option_that_an_empty_fleet_does_not_help() -> None:
     asker = make_asker(SloTarget(ttft_s=9.0))
     today = Sample(5, 1.0, is_kept=True)  # the load alone would say five

@@ -96,7 +96,8 @@ def _need(
 def estimated_need(
     question: Question, option_id: str, today: Sample | None, tried: Sequence[Tried]
 ) -> OptionNeed:
-    """What the surrogate says; replayed where the replays that were made close the bracket.
+    """What was replayed to be enough; replayed where one less misses it; else what the surrogate
+    says, which stands beside a count that was replayed.
 
     `tried`: on the stated fleet first. Where there are more, what that replay alone would have said
     stands beside the count. An option that misses the SLO there and on an empty fleet has no count.
@@ -111,19 +112,21 @@ def estimated_need(
     kept = {one.result.scenario.instances for one in tried if one.check.is_kept}
     missed = {one.result.scenario.instances for one in tried if not one.check.is_kept}
     least = min(kept, default=None)
-    is_closed = question.load == 1 and least is not None and (least == 1 or least - 1 in missed)
-    count = least if is_closed else found.instances
+    is_shown = question.load == 1 and least is not None
+    is_closed = is_shown and least is not None and (least == 1 or least - 1 in missed)
+    count = least if is_shown else found.instances
+    alone = estimate(samples[:1], today, question.load).instances if len(tried) > 1 else None
     late = next((one.check for one in tried if not one.check.is_kept), None)
     need = _need(
         question,
         option_id,
         count,
         least if is_closed and least is not None else found.at_least,
-        estimate(samples[:1], today, question.load).instances if len(tried) > 1 else None,
+        found.instances if is_shown and not is_closed else alone,
         "" if late is None else str(late),
     )
     if count is not None and not is_closed:
-        need.basis = "enough" if question.load == 1 and count in kept else "surrogate"
+        need.basis = "enough" if is_shown else "surrogate"
     return need
 
 

@@ -178,6 +178,12 @@ class FleetSizes(msgspec.Struct, kw_only=True):
     slo: str
     """In words."""
     is_slo_stated: bool
+    today_ttft_p50_s: float | None = None
+    """Of `reference` on the stated fleet, modelled; with nothing stated it is the SLO."""
+    today_ttft_p90_s: float | None = None
+    measured_ttft_p50_s: float | None = None
+    """Of the running system, over the whole log; null: no TTFT was measured."""
+    measured_ttft_p90_s: float | None = None
     reference: str
     """Title of the option that the others are compared with."""
     instances: int

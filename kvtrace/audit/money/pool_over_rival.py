@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, timedelta
 from typing import Final
 
 from kvtrace.audit.money.bills import Bills
@@ -97,20 +97,32 @@ def _flows(pair: Pair) -> tuple[Flow, Flow, Flow]:
     """At the worst ends together, in the middle, and at the best ends."""
     capex, opex = _extra(pair, lambda bill: bill.capex_usd), _extra(pair, _opex)
     full, wait = _saving_once_free(pair), _months_to_wait(pair)
+    later = _extra(pair, _opex, _once_free(pair))
 
-    def flow(paid: float, runs: float, saves: float) -> Flow:
+    def flow(paid: float, runs: float, runs_later: float, saves: float) -> Flow:
         return Flow(
             capex_usd=paid,
             opex_usd_per_month=runs,
+            later_opex_usd_per_month=runs_later,
             saving_usd_per_month=saves,
             first_month=wait,
         )
 
     return (
-        flow(capex.high, opex.high, full.low),
-        flow(capex.value, opex.value, full.value),
-        flow(capex.low, opex.low, full.high),
+        flow(capex.high, opex.high, later.high, full.low),
+        flow(capex.value, opex.value, later.value, full.value),
+        flow(capex.low, opex.low, later.low, full.high),
     )
+
+
+def _once_free(pair: Pair) -> Bills:
+    """The bills after the last day of a running contract: a rival on other GPUs then gives today's
+    up, which it pays for until then.
+    """
+    until = pair.worth.paid_until
+    if until is None or until == date.max:
+        return pair.bills
+    return replace(pair.bills, today=until + timedelta(days=1))
 
 
 def _saving_once_free(pair: Pair) -> Range:

@@ -1,5 +1,9 @@
 """What a shorter tail costs: the frontier of cost and P99 TTFT, and the cheapest that is enough.
 
+A step is at equal GPUs: its cost is what is bought, its tail that on the stated fleet. What the
+instances that an option gives back are worth stands beside it, and the cheapest that is enough is
+that net of them.
+
 All figures modelled. At `--depth full` every mix of store, routing, number format and isolation is
 among the options, so that the cheapest one is that of all of them; at quick, of what was replayed.
 """
@@ -67,6 +71,8 @@ def _step(option: Option, usd: float, tail_s: float, before: FrontierStep | None
     return FrontierStep(
         option=option.id,
         usd_per_month=usd,
+        saved_usd_per_month=option.usd_saved_per_month,
+        net_usd_per_month=_net_usd(option),
         ttft_s=tail_s,
         usd_per_ms=price,
         keeps_slo=option.keeps_slo,
@@ -74,5 +80,18 @@ def _step(option: Option, usd: float, tail_s: float, before: FrontierStep | None
 
 
 def _cheapest(kept: Sequence[tuple[float, float, Option]]) -> Option | None:
-    best = min(kept, key=lambda one: (one[0], one[1], one[2].id), default=None)
+    """By what it costs net of the instances that it gives back, where that is known."""
+
+    def net(one: tuple[float, float, Option]) -> tuple[float, float, str]:
+        usd, tail, option = one
+        known = _net_usd(option)
+        return usd if known is None else known, tail, option.id
+
+    best = min(kept, key=net, default=None)
     return None if best is None else best[2]
+
+
+def _net_usd(option: Option) -> float | None:
+    if option.usd_per_month is None or option.usd_saved_per_month is None:
+        return None
+    return option.usd_per_month - option.usd_saved_per_month

@@ -15,6 +15,8 @@ from kvtrace.report.view import ChartView, TableView, made_table, table_view
 _COLUMNS: Final = (
     ("option", "name"),
     ("usd_per_month", "USD"),
+    ("saved_usd_per_month", "USD"),
+    ("net_usd_per_month", "USD"),
     ("ttft_tail_s", "s"),
     ("usd_per_ms", "USD"),
     ("keeps_slo", "name"),
@@ -86,6 +88,8 @@ def _table(found: Frontier, titles: dict[str, str], texts: Texts) -> TableView:
         [
             titles.get(step.option, step.option),
             step.usd_per_month,
+            step.saved_usd_per_month,
+            step.net_usd_per_month,
             step.ttft_s,
             step.usd_per_ms,
             texts("unknown" if step.keeps_slo is None else _yes(is_so=step.keeps_slo)),

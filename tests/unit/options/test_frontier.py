@@ -62,3 +62,14 @@ def test_options_that_carry_no_load_have_no_frontier() -> None:
     option = priced("full", 0.0, 1.0)
     option.is_feasible = False
     assert build_frontier([option]) is None
+
+
+def test_the_cheapest_is_net_of_the_instances_that_it_gives_back() -> None:
+    # 100 $ and nothing given back, against 500 $ less 730 $. The axis stays at equal GPUs.
+    plain, giving = priced("plain", 100.0, 2.0), priced("giving", 500.0, 1.5)
+    plain.usd_saved_per_month, giving.usd_saved_per_month = 0.0, 730.0
+    frontier = build_frontier([plain, giving])
+    assert frontier is not None
+    assert frontier.cheapest == "giving"
+    assert [step.usd_per_month for step in frontier.steps] == [100.0, 500.0]
+    assert [step.net_usd_per_month for step in frontier.steps] == [100.0, -230.0]

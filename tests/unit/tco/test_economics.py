@@ -51,6 +51,10 @@ def test_payback_is_purchase_over_what_is_left_of_savings() -> None:
     # Three months of running cost without savings come on top: 3 + (12 000 + 1 500) / 1 500.
     assert payback_months(replace(flow, first_month=3)) == 12
     assert payback_months(replace(flow, saving_usd_per_month=500)) is None
+    # A rival on other GPUs that gives today's up once their contract ends: 1 500 $ less to beat.
+    ended = replace(flow, first_month=3, later_opex_usd_per_month=2_000)
+    assert payback_months(ended) is None
+    assert payback_months(replace(ended, saving_usd_per_month=3_000)) == 3 + 13_500 / 1_000
     assert payback_months(replace(flow, first_month=math.inf)) is None
 
 
@@ -62,6 +66,8 @@ def test_net_present_value_by_hand() -> None:
     # Savings begin after the first month: -1 000 - 100 + 600.
     late = replace(flow, first_month=1)
     assert npv_usd(late, months=2, rate_per_year=0.0) == pytest.approx(-500)
+    dearer = replace(late, later_opex_usd_per_month=400)
+    assert npv_usd(dearer, months=2, rate_per_year=0.0) == pytest.approx(-800)
 
 
 @given(
