@@ -11,9 +11,9 @@ import numpy as np
 
 from kvtrace.audit.options.isolation import long_prompts
 from kvtrace.audit.options.kinds import is_local, is_pool, quantised_ids
-from kvtrace.audit.slo.check import lookup_slack_s
+from kvtrace.audit.slo.check import check_slo, lookup_slack_s
 from kvtrace.audit.slo.ends import EndFleet
-from kvtrace.audit.slo.fleets import build_fleets
+from kvtrace.audit.slo.fleets import Fleets, build_fleets, todays
 from kvtrace.audit.thresholds import NET_NEGATIVE_SHARE
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
@@ -133,6 +133,7 @@ def replay_options(run: WindowRuns, ground: Ground, watch: Progress, *, is_full:
     results = (*results, *run.all([option.scenario for option in routed]))
     catalogue = replace(catalogue, options=(*catalogue.options, *routed))
     fewer = _on_one_less(run, catalogue, results, ground)
+    catalogue, results, fewer = _with_mixes(run, catalogue, results, fewer, ground)
     arbiter = run.all(_worth_an_arbiter(results))
     requests = windowed.trace.requests - windowed.first
     watch.finish(f"{len(results)} options, {run.replays} replays of {requests:,} requests")
@@ -253,6 +254,51 @@ def _on_one_less(
     return (*fewer, *run.all(_resized([one for one in others if one not in first], smaller)))
 
 
+def _with_mixes(
+    run: WindowRuns,
+    catalogue: Catalogue,
+    results: tuple[ReplayResult, ...],
+    fewer: tuple[ReplayResult, ...],
+    ground: Ground,
+) -> tuple[Catalogue, tuple[ReplayResult, ...], tuple[ReplayResult, ...]]:
+    """And mixes without a pool that would else only be compared, where a pool is to save something.
+
+    It may save it only because nobody asked a mix. Each is asked on one instance less; one that
+    does not clearly miss the SLO there is a rival like the others.
+    """
+    today = todays(results)
+    fleets = _judged(run.windowed, catalogue, results, fewer, ground)
+    pools = [ident for ident in fleets.standings if is_pool(ident)]
+    if today is None or not any(fleets.saved(one).without_reserve for one in pools):
+        return catalogue, results, fewer
+    asked = {one.scenario.option_id for one in fewer}
+    every = _replayable(run.windowed.trace, build_catalogue(ground, is_full=True)).options
+    mixes = {
+        one.option_id: replace(one, is_quick=True)
+        for one in every
+        if is_local(one.option_id) and not one.is_quantised and one.option_id not in asked
+    }
+    tried = run.all(_resized(list(mixes), ground.on(ground.fleet.instances - 1)))
+    able = [one for one in tried if not _is_clearly_missed(run.windowed, one, today, ground)]
+    ids = [one.scenario.option_id for one in able]
+    known = {one.scenario.option_id for one in results}
+    more = run.all([mixes[one].scenario for one in ids if one not in known])
+    options = [mixes[one.option_id] if one.option_id in ids else one for one in catalogue.options]
+    new = [mixes[one] for one in ids if one not in catalogue.by_id]
+    left = max(0, catalogue.left_to_full - len(new))
+    catalogue = replace(catalogue, options=(*options, *new), left_to_full=left)
+    return catalogue, (*results, *more), (*fewer, *able)
+
+
+def _is_clearly_missed(
+    windowed: WindowedTrace, result: ReplayResult, today: ReplayResult, ground: Ground
+) -> bool:
+    slack_s = lookup_slack_s(ground.deployment, result.scenario.option_id)
+    target = ground.fleet.slo
+    check = check_slo(windowed.window, result, today, slack_s=slack_s, target=target)
+    return check.is_clearly_missed
+
+
 def _resized(option_ids: Sequence[str], ground: Ground) -> list[Scenario]:
     found = [find_option(one, ground) for one in option_ids]
     return [one.scenario for one in found if one is not None]
@@ -265,9 +311,20 @@ def _is_pool_kept(
     fewer: Sequence[ReplayResult],
     ground: Ground,
 ) -> bool:
+    fleets = _judged(windowed, catalogue, results, fewer, ground)
+    return any(is_pool(ident) and one.is_kept_with_fewer for ident, one in fleets.standings.items())
+
+
+def _judged(
+    windowed: WindowedTrace,
+    catalogue: Catalogue,
+    results: Sequence[ReplayResult],
+    fewer: Sequence[ReplayResult],
+    ground: Ground,
+) -> Fleets:
     """As the audit will judge it, with the same tolerance for the lookup."""
     ids = [one.option_id for one in catalogue.options]
-    fleets = build_fleets(
+    return build_fleets(
         windowed.window,
         results,
         fewer=fewer,
@@ -276,7 +333,6 @@ def _is_pool_kept(
         slack_s={ident: lookup_slack_s(ground.deployment, ident) for ident in ids},
         options=catalogue.options,
     )
-    return any(is_pool(ident) and one.is_kept_with_fewer for ident, one in fleets.standings.items())
 
 
 def _mean_ttft_s(result: ReplayResult) -> float:

@@ -28,6 +28,7 @@ from kvtrace.audit.sizing.reuse_point import (
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.uncertainty.ranges import Range
 from kvtrace.audit.verdict.cases import Rival
+from kvtrace.audit.verdict.shown import weighed_pools
 from kvtrace.cost.tier_paths import find_path
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.scenario import LinkSpec, StageSpec, TierSpec
@@ -35,7 +36,7 @@ from tests.unit.audit_fakes import make_deployment, make_input, make_result, mak
 from tests.unit.test_audit_verdict import POOL
 
 USD = Range(1e-7, 2e-7, 4e-7)
-WEIGHED = replace(POOL, rival=Rival(option_id="b", title="B", hit_tokens=1_000))
+[WEIGHED] = weighed_pools((replace(POOL, rival=Rival(option_id="b", title="B", hit_tokens=1_000)),))
 WORTH = ReuseValue(Range.exact(1e-3), USD, 1)
 amounts = st.floats(1e-9, 1e9)
 
@@ -181,7 +182,9 @@ def test_tokens_and_cost_are_beyond_the_rival_that_the_verdict_weighs(record: Au
     weighed = replace(POOL, extra_hit_tokens=1_800_000, cost=Range(-5.0, 100.0, 300.0), rival=rival)
     overloaded = replace(weighed, is_feasible=False)
     alone = replace(weighed, rival=None)
-    [point] = break_even_reuse((weighed, overloaded, alone), record.replay_window, WORTH)
-    assert (point.rival, point.present_ratio_tokens) == ("B", pytest.approx(0.09))
+    pools = weighed_pools((weighed, overloaded, alone))
+    [point] = break_even_reuse(pools, record.replay_window, WORTH)
+    assert point.rival == "B"
+    assert point.present_ratio_tokens == pytest.approx(0.09)
     assert (point.cost.low, point.cost.value, point.cost.high) == (0.0, 100.0, 300.0)
     assert point.ceiling_ratio_tokens == pytest.approx(0.7 * 1999 / 2000 - 0.55)

@@ -43,6 +43,12 @@ def test_pays_means_that_every_premise_holds(case: Case) -> None:
     assert case.span_s >= MIN_SPAN.value
     assert not case.unconfirmed
     assert not case.unreplayed_rivals
+    assert case.contradicted is None
+    assert not case.is_chance_low
+    assert case.chance is not None or verdict.confidence == "low"
+    cost = case.lowest_pool_cost
+    if case.all_prefill is not None and case.all_prefill.is_peak and cost is not None:
+        assert case.all_prefill.saving.high >= cost.low
     named = [pool for pool in case.pools if pool.option_id == verdict.option]
     assert any(pool.keeps_slo and pool.saving.low > pool.cost.high for pool in named)
     assert any(pool.is_saving_replayed and pool.instances_saved.low >= 1 for pool in named)
@@ -61,6 +67,16 @@ def test_a_proof_rests_on_enough_data_and_on_a_bound(case: Case) -> None:
     if rule is no_prefill_is_worth_a_pool:
         assert case.all_prefill is not None
         assert case.all_prefill.is_peak
+    if "of this size" not in decision.headline and rule in (
+        no_prefill_is_worth_a_pool,
+        no_reuse_left_is_worth_a_pool,
+    ):
+        # Said of every pool, so that it is below what every pool costs.
+        bound = case.all_prefill if rule is no_prefill_is_worth_a_pool else case.all_reuse
+        assert bound is not None
+        assert case.smallest_pool_cost is not None
+        assert bound.saving.high < case.smallest_pool_cost.low
+        assert not case.shows_more_than(bound)
     if rule is no_reuse_left_is_worth_a_pool:
         assert case.all_reuse is not None
         assert case.all_reuse.is_peak

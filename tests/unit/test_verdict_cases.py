@@ -235,6 +235,25 @@ TABLE = [
         "pays_only_if",
         "the stated peak factor sizes the fleet only",
     ),
+    Row(
+        "a rival that costs nothing and that nobody replayed",
+        lambda case: replace(case, unreplayed_rivals=("idle DRAM does not serve the same hits",)),
+        "pays_only_if",
+        "idle DRAM does not serve the same hits",
+    ),
+    Row(
+        "replays that give back more than all prefill is worth",
+        lambda case: replace(
+            case,
+            all_prefill=Bound(
+                instances=Range(0.1, 0.2, 0.3), saving=Range(0.0, 100.0, 900.0), what="free"
+            ),
+            lowest_pool_cost=Range(1_000.0, 2_000.0, 3_000.0),
+            smallest_pool_cost=None,
+        ),
+        "pays_only_if",
+        "a fleet on fewer instances shows what replays do",
+    ),
     Row("grade B", lambda case: grade(case, "B"), "cannot_tell", "how much of the prefill"),
     Row("grade C", lambda case: grade(case, "C"), "cannot_tell", "how much of the prefill"),
     Row(

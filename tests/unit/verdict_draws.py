@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kvtrace.audit.record import NextMeasurement
 from kvtrace.audit.uncertainty.ranges import Range
-from kvtrace.audit.verdict.cases import Bound, Case, PoolCase
+from kvtrace.audit.verdict.cases import Bound, Case, Chance, PoolCase
 from kvtrace.schema.manifest import Grade
 
 NUMBERS = (0.0, 0.3, 0.99, 1.0, 2.5, 900.0, 20_000.0, 70_000.0)
@@ -81,6 +81,8 @@ class Draws(random.Random):
             all_prefill=self.choice([None, self.bound()]),
             all_reuse=self.choice([None, self.bound()]),
             lowest_pool_cost=self.choice([None, self.range()]),
+            smallest_pool_cost=self.choice([None, self.range()]),
+            chance=self.of(Chance(pays=0.95, samples=4_096), None, Chance(pays=0.5, samples=64)),
             rival_title=self.choice([None, "Idle DRAM"]),
             rival_hit_tokens=self.of(0, None, 60_000),
             hbm_hit_tokens=self.of(0, None, 60_000),

@@ -217,7 +217,7 @@ def lead(case: Case, pool: PoolCase) -> str:
     if case.is_pool_needed:
         return f"its TTFT is good enough ({pool.slowdown}): nothing else carries this load here"
     if case.unreplayed_rivals:
-        return "routing that follows the cache does not serve the same hits"
+        return case.unreplayed_rivals[0]
     if case.narrow_rivals:
         return case.narrow_rivals[0]
     if pool.is_quantised:

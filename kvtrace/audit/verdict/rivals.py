@@ -10,6 +10,7 @@ from kvtrace.audit.record import CurvePoint
 from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.thresholds import LITTLE
 from kvtrace.audit.uncertainty.sensitivity import blocks_for_ratio, capacity_blocks, curve_ratio
+from kvtrace.audit.words import percent
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.scenario import Scenario
 from kvtrace.units import format_bytes
@@ -18,13 +19,30 @@ ROUTING: Final = "kv_routing"
 """The option that routes by the caches and buys nothing: a rival of every pool."""
 
 
-def unreplayed_rivals(fleets: Fleets, fleet: Fleet) -> tuple[str, ...]:
-    """What must hold of cheaper rivals that nobody replayed; one instance has nothing to route."""
-    if ROUTING in fleets.standings or fleet.instances < 2:
-        return ()
-    return (
-        "routing that follows the cache, which costs nothing and was not replayed, does not serve "
-        "the same hits",
+def unreplayed_rivals(
+    fleets: Fleets, fleet: Fleet, *, most_local_ratio: float | None = None
+) -> tuple[str, ...]:
+    """What must hold of rivals that cost nothing, exist here and were not replayed.
+
+    One instance has nothing to route, and no free DRAM is no store. `most_local_ratio`: what one
+    cache of all HBM and all idle DRAM would hit of the prompt tokens, by the capacity curve, which
+    no routing betters; null: not known.
+    """
+    is_routed, has_dram = fleet.instances > 1, fleet.dram_idle_bytes_per_instance.value > 0
+    is_stored = not fleets.standings.keys().isdisjoint({"dram_idle", "dram_idle_kv_routing"})
+    wanted = (
+        (is_routed and ROUTING not in fleets.standings, "routing that follows the cache"),
+        (has_dram and not is_stored, "idle DRAM of the GPU nodes"),
+    )
+    missing = [what for is_left, what in wanted if is_left]
+    bound = (
+        ""
+        if most_local_ratio is None
+        else f": at most {percent(most_local_ratio)} of the prompt tokens, by the capacity curve"
+    )
+    return tuple(
+        f"{what}, which costs nothing and was not replayed, does not serve the same hits{bound}"
+        for what in missing
     )
 
 

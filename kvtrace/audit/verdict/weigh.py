@@ -14,6 +14,7 @@ from kvtrace.audit.options.kinds import is_pool
 from kvtrace.audit.slo.fleets import OBSERVED, TODAY
 from kvtrace.audit.thresholds import LITTLE
 from kvtrace.audit.uncertainty.ranges import Range, ratio
+from kvtrace.audit.uncertainty.sensitivity import curve_ratio
 from kvtrace.audit.verdict.best_cases import all_prefill, all_reuse
 from kvtrace.audit.verdict.cases import Case
 from kvtrace.audit.verdict.pools import PoolPrices, load_sentence, pool_cases
@@ -111,7 +112,9 @@ def _with_rivals(case: Case, weighing: Weighing) -> Case:
     return replace(
         case,
         latency=_latency(case, weighing),
-        unreplayed_rivals=unreplayed_rivals(weighing.fleets, weighing.fleet),
+        unreplayed_rivals=unreplayed_rivals(
+            weighing.fleets, weighing.fleet, most_local_ratio=_most_local_ratio(weighing)
+        ),
         narrow_rivals=quantised_rivals(weighing.fleets, best.option_id),
         pool_capacity=size,
         is_pool_small=is_small,
@@ -122,6 +125,17 @@ def _stored_bytes_per_token(pool: Scenario, weighing: Weighing) -> float:
     """Of its deepest tier: fewer where its KV has fewer bits than today's."""
     stored = pool.tiers[-1].stored_bytes_per_token if pool.tiers else None
     return stored or weighing.deployment.kv_bytes_per_token_unreplicated
+
+
+def _most_local_ratio(weighing: Weighing) -> float | None:
+    """Of the prompt tokens, what one cache of all HBM and idle DRAM hits; null: no curve."""
+    trace, fleet, deployment = weighing.trace, weighing.fleet, weighing.deployment
+    if trace is None or not weighing.reuse.hit_curve:
+        return None
+    each = deployment.hbm_cache_bytes / deployment.kv_bytes_per_token
+    each += fleet.dram_idle_bytes_per_instance.value / deployment.kv_bytes_per_token_unreplicated
+    blocks = fleet.instances * each / max(1, trace.block_size_tokens)
+    return curve_ratio(weighing.reuse.hit_curve, blocks)
 
 
 def _reusable(weighing: Weighing) -> int | None:
