@@ -14,6 +14,7 @@ from kvtrace.audit.findings.moves import move_rows, moves_table
 from kvtrace.audit.findings.registry import find_all
 from kvtrace.audit.findings.sampling import sampled_log, sampling_validity
 from kvtrace.audit.fleet.build import build_fleet_sizes
+from kvtrace.audit.fleet.record import FleetSizes
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.money.bills import build_bills
 from kvtrace.audit.money.build import Priced, build_economics
@@ -116,11 +117,8 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
     weighing = _weighing(inputs, basis)
     case = build_case(weighing)
     part = build_sizing(inputs, weighed_pools(case.pools), basis.window)
-    fleets = build_fleet_sizes(inputs.fleet_facts, inputs.fleet, basis.fleets, data.span_s)
     add_rivals(basis.options, case.pools)
-    add_instances(basis.options, fleets)
-    add_measured(fleets, measured)
-    data.validity.extend(today_validity(fleets))
+    fleets = _sizes(inputs, basis, measured)
     uncertainty = build_uncertainty(
         case,
         weighing,
@@ -163,6 +161,16 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         sizing=part.sizing,
         uncertainty=uncertainty,
     )
+
+
+def _sizes(inputs: AuditInput, basis: _Basis, measured: Measured) -> FleetSizes | None:
+    """The fleet of each option; its counts join the options, a doubt about today the data."""
+    facts, span_s = inputs.fleet_facts, basis.data.span_s
+    sizes = build_fleet_sizes(facts, inputs.fleet, basis.fleets, span_s)
+    add_instances(basis.options, sizes)
+    add_measured(sizes, measured)
+    basis.data.validity.extend(today_validity(sizes))
+    return sizes
 
 
 def _validity(inputs: AuditInput, basis: _Basis, measured: Measured) -> Iterator[Validity]:

@@ -41,10 +41,10 @@ def test_what_cannot_exist_is_no_rival() -> None:
 @pytest.mark.parametrize("left_out", ["dram_idle", "kv_routing"])
 def test_a_verdict_without_a_rival_that_exists_is_conditional(left_out: str) -> None:
     inputs = make_input()
-    kept = {
-        name: tuple(r for r in getattr(inputs, name) if r.scenario.option_id != left_out)
-        for name in ("replays", "fewer")
-    }
-    verdict = build_audit(replace(inputs, **kept)).verdict
+    replays, fewer = (
+        tuple(one for one in made if one.scenario.option_id != left_out)
+        for made in (inputs.replays, inputs.fewer)
+    )
+    verdict = build_audit(replace(inputs, replays=replays, fewer=fewer)).verdict
     assert verdict.outcome != "pays"
     assert any("which costs nothing and was not replayed" in one for one in verdict.conditions)
