@@ -41,6 +41,8 @@ class LedgerOutcome:
     """Those with an interval that the figures follow from."""
     note: str | None
     """What is odd about the deployment."""
+    assumed: str | None = None
+    """Which of LLM and GPU nobody stated, and how to; None: both are stated."""
 
     def to_json(self) -> str:
         """The document of `kvtrace ledger --json`: exact seconds, bytes and bytes/s."""
@@ -60,6 +62,7 @@ class LedgerOutcome:
                 "kv_bytes_per_token": deployment.kv_bytes_per_token,
                 "kv_bytes_per_token_one_copy": deployment.kv_bytes_per_token_unreplicated,
                 "note": self.note,
+                "assumed": self.assumed,
                 "intervals": COMBINED,
                 "request": self._document(self.request),
                 "table": [self._document(row) for row in self.table],
@@ -120,7 +123,8 @@ class LedgerOutcome:
 
     def lines(self, width: int | None = None) -> list[str]:
         """The account for people: stages, prices, break-even, and lengths where asked."""
-        return LedgerText(self.deployment, self.request, self.table, self.note).lines(width)
+        text = LedgerText(self.deployment, self.request, self.table, self.note, self.assumed)
+        return text.lines(width)
 
 
 def _way_document(way: WayLedger, spans: PathIntervals) -> dict[str, object]:
@@ -175,6 +179,7 @@ def ledger(
         table=tuple(rows[1:]),
         constants=ranged_constants(deployment, chosen),
         note=_fit_note(deployment),
+        assumed=_assumed(settings),
     )
 
 
@@ -202,6 +207,19 @@ def _deployment(
         ep=ep,
         provider=str(settings["cost_provider"].value),
     )
+
+
+def _assumed(settings: Settings) -> str | None:
+    """Names the settings that are only examples here, with the flags that state them."""
+    words = {"llm": "LLM", "hardware": "GPU"}
+    missing = [name for name in words if settings.text(name) is None]
+    if not missing:
+        return None
+    flags = " ".join(f"--{name} NAME" for name in missing)
+    what = " and ".join(words[name] for name in missing)
+    verb = "is an example" if len(missing) == 1 else "are examples"
+    lists = " and ".join(f"`kvtrace {name}`" for name in missing)
+    return f"{what} {verb}; state yours with `{flags}` ({lists} list what is built in)"
 
 
 def _scaled(length: int, tokens: int, cached: int) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,13 +17,14 @@ from kvtrace.audit import jsonio
 from kvtrace.audit.ingest_report import build_ingest_report, dump_ingest_report
 from kvtrace.audit.record import AuditRecord, Finding, Verdict
 from kvtrace.errors import UsageError
+from kvtrace.exec.progress import counted
 from kvtrace.ingest.capabilities import question
 from kvtrace.ingest.contract import Format
 from kvtrace.ingest.inspect import Inspection
 from kvtrace.report.console import render_console
 from kvtrace.report.html import render_html
 from kvtrace.report.text.table import text_table
-from kvtrace.report.texts import Lang
+from kvtrace.report.texts import Lang, load_texts
 from kvtrace.schema.manifest import Note
 from kvtrace.store.dataset import Dataset
 
@@ -132,25 +135,61 @@ class Sniffed:
     """What the files of an input are."""
 
     files: tuple[Inspection, ...]
+    inputs: tuple[str, ...] = ()
+    """As they were given, for the command that comes next."""
+
+    def _together(self) -> list[str]:
+        """The best grade of the files and what it is, and the next command; nothing without one."""
+        known = [one for one in self.files if one.format is not None]
+        if not known:
+            return []
+        grades = [one.evidence_grade for one in known if one.evidence_grade is not None]
+        best = next((grade for grade in ("A", "B", "C", "L") if grade in grades), None)
+        told = (
+            ""
+            if best is None
+            else f", best evidence grade {best}: " + load_texts("en")(f"grade.{best}.short")
+        )
+        lines = ["", f"{len(known):,} of {counted(len(self.files), 'file')} can be read{told}"]
+        if self.inputs:
+            lines.append(f"next: kvtrace analyze {shlex.join(self.inputs)}")
+        return lines
 
     def to_json(self) -> str:
         """A list, one object a file."""
         return to_json([msgspec.to_builtins(one) for one in self.files])
 
-    def lines(self) -> list[str]:
-        """A paragraph a file."""
+    def lines(self, width: int | None = None) -> list[str]:
+        """A paragraph a file, then what they can tell together and what to type next."""
         lines: list[str] = []
         for one in self.files:
-            what = one.format or "not recognised"
             grade = f", evidence grade {one.evidence_grade}" if one.evidence_grade else ""
-            lines.append(f"{one.path}: {what}{grade}")
-            lines.append(f"  why: {one.why} (confidence {one.confidence:.2f})")
+            sure = f" (confidence {one.confidence:.2f})" if one.confidence else ""
+            lines.append(f"{one.path}: {one.format or 'not recognised'}{grade}")
+            said = [f"why: {one.why}{sure}"]
             if one.supplies:
-                lines.append(f"  gives: {', '.join(one.supplies)}")
-            lines += map(_unsaid, one.missing, one.flags)
+                said.append(f"gives: {', '.join(one.supplies)}")
+            said += (_unsaid(*pair).strip() for pair in zip(one.missing, one.flags, strict=True))
+            lines += (line for text in said for line in _indented(text, width))
+        lines += self._together()
         if any(one.format is None and one.may_be_mapped for one in self.files):
             lines.append(_MAPPING_HINT)
         return lines or ["there is no file to look at"]
+
+
+def _indented(text: str, width: int | None) -> list[str]:
+    """A line below a file, wrapped where there is a width; flags and names stay whole."""
+    if width is None:
+        return [f"  {text}"]
+    wrapped = textwrap.wrap(
+        text,
+        width,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return wrapped or [f"  {text}"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

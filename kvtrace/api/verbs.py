@@ -132,9 +132,10 @@ def sniff(inputs: Inputs | str | Path, *, mapping: Path | str | None = None) -> 
         UsageError: the mapping cannot be used, or contradicts a file that it names.
     """
     read_by = None if mapping is None else load_mapping(mapping)
-    return Sniffed(
-        tuple(inspect_paths(each_path(inputs), settings=IngestSettings(mapping=read_by)))
-    )
+    paths = each_path(inputs)
+    found = tuple(inspect_paths(paths, settings=IngestSettings(mapping=read_by)))
+    flags = () if mapping is None else ("--mapping", str(mapping))
+    return Sniffed(found, (*map(str, paths), *flags))
 
 
 def suggest_mapping(inputs: Inputs | str | Path, *, output: Path | str | None = None) -> str:

@@ -48,4 +48,4 @@ def sniff(
         return
     write_into(output)
     sniffed = api.sniff(inputs, mapping=mapping)
-    result(sniffed.to_json() if as_json else "\n".join(sniffed.lines()))
+    result(sniffed.to_json() if as_json else "\n".join(sniffed.lines(opt.screen_width())))

@@ -25,7 +25,7 @@ _NOT_TO_BE_MAPPED: Final = ("left out: ", "a Python pickle")
 _NO_SALT: Final = b"inspection stores no hash"
 _ORDER: Final[tuple[Grade, ...]] = ("A", "B", "C", "L")
 _HELPERS: Final = frozenset(
-    {"request_key", "source_id", "is_headline", "clock", "flags", "is_benchmark"}
+    {"request_key", "source_id", "is_headline", "clock", "flags", "is_benchmark", "line"}
 )
 
 

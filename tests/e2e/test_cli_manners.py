@@ -250,3 +250,35 @@ def test_a_stop_breaks_nothing_and_says_how_to_go_on(
     assert json.loads(again.stdout)["digest"] == samples.record.data.dataset_digest
     left = [one.name for one in output.rglob("*") if one.name.endswith((".tmp", ".partial"))]
     assert left == []
+
+
+def test_sniff_ends_with_what_the_files_can_tell_and_what_to_type_next(kvtrace: Run) -> None:
+    done = kvtrace("sniff", "sample_traces", cwd=REPO)
+    assert done.stdout.splitlines()[-2:] == [
+        "3 of 4 files can be read, best evidence grade A: blocks of each request",
+        "next: kvtrace analyze sample_traces",
+    ]
+    assert "confidence 0.00" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "gives: request_id" in done.stdout
+
+
+def test_sniff_of_what_nobody_knows_offers_a_mapping_and_no_analysis(
+    kvtrace: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "own.jsonl").write_text('{"a": 1}\n')
+    done = kvtrace("sniff", "own.jsonl", cwd=tmp_path)
+    assert "--suggest-mapping" in done.stdout.splitlines()[-1]
+    assert "next: " not in done.stdout
+
+
+def test_the_ledger_answers_before_its_tables_and_says_what_is_an_example(kvtrace: Run) -> None:
+    head = kvtrace("ledger", "--path", "pool_rdma_direct,1GB/s").stdout.partition("\n\n")[0]
+    text = " ".join(head.split())
+    assert "faster than recomputing on 1 of 2 paths, most by pool_rdma_direct (-" in text
+    assert "slower on 1GB/s" in text
+    assert "state yours with `--llm NAME --hardware NAME`" in text
+    stated = kvtrace("ledger", "--llm", "Llama-3.1-8B", "--hardware", "A100")
+    assert "example" not in stated.stdout
+    document = json.loads(kvtrace("ledger", "--llm", "Llama-3.1-8B", "--json").stdout)
+    assert document["assumed"].startswith("GPU is an example")

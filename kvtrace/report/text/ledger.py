@@ -35,6 +35,8 @@ class LedgerText:
     request: LedgerIntervals
     table: tuple[LedgerIntervals, ...]
     note: str | None
+    assumed: str | None = None
+    """What nobody stated, in words."""
 
     def lines(self, width: int | None = None) -> list[str]:
         """The account for people: stages, prices, break-even, and lengths where asked."""
@@ -81,6 +83,25 @@ class LedgerText:
             yield f"prefill by {deployment.pricing.title}: without the host, no interval known"
         if self.note is not None:
             yield f"note: {self.note}"
+        if self.assumed is not None:
+            yield f"note: {self.assumed}"
+        yield from self._answer()
+
+    def _answer(self) -> Iterator[str]:
+        """In one sentence: on how many paths a move is faster, and where not."""
+        paths = list(self._accounts())
+        faster = [(path, spans) for path, spans in paths if path.verdict == "move_wins"]
+        slower = [(path, spans) for path, spans in paths if path.verdict == "recompute_wins"]
+        if not faster and not slower:
+            return
+        text = f"moving is faster than recomputing on {len(faster)} of {len(paths)} paths"
+        if faster:
+            best, _ = min(faster, key=lambda one: one[0].ttft_change_s)
+            text = f"{text}, most by {best.path_id} ({_signed(best.ttft_change_s)} TTFT)"
+        if slower:
+            named = (f"{one.path_id}{'' if spans.is_settled else ' ?'}" for one, spans in slower)
+            text = f"{text}; slower on {', '.join(named)}"
+        yield text
 
     def _handover(self) -> str:
         ledger = self.request.ledger
