@@ -22,7 +22,7 @@ from kvtrace.ingest.capabilities import question
 from kvtrace.ingest.contract import Format
 from kvtrace.ingest.inspect import Inspection
 from kvtrace.report.console import render_console
-from kvtrace.report.html import render_html
+from kvtrace.report.html import render_bilingual
 from kvtrace.report.text.table import text_table
 from kvtrace.report.texts import Lang, load_texts
 from kvtrace.schema.manifest import Note
@@ -272,7 +272,7 @@ class Audit:
 
     def to_html(self, *, lang: Lang = "en") -> str:
         """The report as one offline HTML document."""
-        return render_html(self.record, lang=lang)
+        return render_bilingual(self.record, lang=lang)
 
     def first_screen(self, *, width: int = 100) -> list[str]:
         """12 to 20 lines: data, validity, verdict, the numbers that carry it, findings, paths."""

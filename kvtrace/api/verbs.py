@@ -31,7 +31,7 @@ from kvtrace.ingest.inspect import inspect_paths
 from kvtrace.ingest.mapping import load_mapping, offer_mapping
 from kvtrace.ingest.readfile import IngestSettings
 from kvtrace.ingest.registry import all_formats
-from kvtrace.report.html import render_html
+from kvtrace.report.html import render_bilingual
 from kvtrace.report.texts import Lang
 from kvtrace.store.packed import Sink
 
@@ -101,7 +101,7 @@ def analyze(
         watch.start("report")
         lang: Lang = "zh" if chosen.text("lang") == "zh" else "en"
         write_output(folder / AUDIT_FILE, jsonio.dump(record))
-        write_output(folder / REPORT_FILE, render_html(record, lang=lang).encode())
+        write_output(folder / REPORT_FILE, render_bilingual(record, lang=lang).encode())
         watch.finish("report.html and audit.json written")
     return audit
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from kvtrace.audit.record import AuditRecord, Cell
+from kvtrace.report.bilingual import merge_languages
 from kvtrace.report.format import (
     Scale,
     exact_value,
@@ -23,8 +24,9 @@ from kvtrace.report.format import (
     safe_text,
 )
 from kvtrace.report.headings import heading
+from kvtrace.report.localise import localised
 from kvtrace.report.sections import GLOSSARY, SECTIONS, page_view
-from kvtrace.report.texts import Lang, load_texts, read_asset
+from kvtrace.report.texts import LANGS, Lang, load_texts, read_asset
 from kvtrace.report.view import slug
 
 if TYPE_CHECKING:
@@ -36,19 +38,45 @@ _WORDS_FOR_SCRIPT: Final = ("to_light", "to_dark", "copied", "not_copied")
 
 
 def render_html(record: AuditRecord, *, lang: Lang) -> str:
-    """The whole page, at most 4 MB; the same record and language give the same text.
+    """The whole page in one language, at most 4 MB; the same record gives the same text.
 
     Encode it as UTF-8. Where tables are large, the page shows fewer rows and says so.
     """
+    ours = localised(record, lang)
+    return _small_enough(lambda rows: _render(ours, lang=lang, row_limit=rows))
+
+
+def render_bilingual(record: AuditRecord, *, lang: Lang) -> str:
+    """The page of `render_html` with a switch to the other language; `lang` is what it opens in."""
+    records = {one: localised(record, one) for one in LANGS}
+    return _small_enough(lambda rows: _render_both(records, lang=lang, row_limit=rows))
+
+
+def _small_enough(render: Callable[[int], str]) -> str:
+    """The page with the most rows that is no larger than it may be."""
     for rows in _ROW_LIMITS[:-1]:
-        html = _render(record, lang=lang, row_limit=rows)
+        html = render(rows)
         if len(html.encode("utf-8")) <= MAX_HTML_BYTES:
             return html
-    return _render(record, lang=lang, row_limit=_ROW_LIMITS[-1])
+    return render(_ROW_LIMITS[-1])
 
 
 _ROW_LIMITS: Final = (200, 60, 15)
 """Most rows of a table, tried in this order until the page is small enough."""
+
+
+def _render_both(records: Mapping[Lang, AuditRecord], *, lang: Lang, row_limit: int) -> str:
+    ours, other = (
+        _render(records[one], lang=one, row_limit=row_limit)
+        for one in sorted(LANGS, key=lambda one: one != lang)
+    )
+    page, words = merge_languages(ours, other)
+    block = f'<script type="application/json" id="other">{json_block(words)}</script>\n'
+    return page.replace(_WORDS_BLOCK, f"{block}{_WORDS_BLOCK}", 1)
+
+
+_WORDS_BLOCK: Final = '<script type="application/json" id="words">'
+"""Before it the words of the other language go."""
 
 
 def _render(record: AuditRecord, *, lang: Lang, row_limit: int) -> str:

@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Final, Literal, get_args
 
 Lang = Literal["en", "zh"]
+LANGS: Final[tuple[Lang, ...]] = get_args(Lang)
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,9 +232,14 @@ def _cell(value: Cell, head: Head, unit: str, scale: Scale | None) -> CellView:
         return CellView(format_in(value, scale), exact_value(value), "num")
     text = format_value(value, "" if unit == head.unit and is_count(unit) else unit, name=head.name)
     kind: Literal["num", "id", "text"] = "num" if head.is_number else "text"
-    if not head.is_number and text is not None and len(text) <= MAX_ID and " " not in text:
+    if not head.is_number and text is not None and len(text) <= MAX_ID and _is_one_word(text):
         kind = "id"
     return CellView(text, exact_value(value), kind)
+
+
+def _is_one_word(text: str) -> bool:
+    """Whether it is a name rather than words; Chinese is written without spaces."""
+    return " " not in text and text.isascii()
 
 
 def made_table(

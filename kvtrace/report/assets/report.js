@@ -1,7 +1,58 @@
 "use strict";
 (() => {
   const root = document.documentElement;
-  const words = JSON.parse(document.getElementById("words").textContent);
+  /* Both languages are in the page: words that differ are swapped, figures are drawn with them. */
+  const other = JSON.parse(document.getElementById("other")?.textContent ?? "null");
+  const LANG = "kvtrace-lang";
+  const ownTexts = new Map();
+  const ownAttributes = new Map();
+  let isOther = false;
+  const mapped = (value, map) => {
+    if (typeof value === "string") return map[value] ?? value;
+    if (Array.isArray(value)) return value.map((one) => mapped(one, map));
+    if (value !== null && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, mapped(v, map)]));
+    }
+    return value;
+  };
+  const dataOf = (id) => {
+    const own = JSON.parse(document.getElementById(id).textContent);
+    const change = isOther ? other.blocks[id] : undefined;
+    return change === undefined ? own : change.whole ?? mapped(own, change.map);
+  };
+  const swapWords = () => {
+    isOther = !isOther;
+    for (const element of document.querySelectorAll("[data-l]")) {
+      if (!ownTexts.has(element)) ownTexts.set(element, element.innerHTML);
+      element.innerHTML = isOther ? other.texts[element.dataset.l] : ownTexts.get(element);
+    }
+    for (const element of document.querySelectorAll("[data-la]")) {
+      for (const [name, place] of element.dataset.la.split(" ").map((one) => one.split(":"))) {
+        const own = ownAttributes.get(element) ?? {};
+        own[name] ??= element.getAttribute(name);
+        ownAttributes.set(element, own);
+        element.setAttribute(name, isOther ? other.texts[place] : own[name]);
+      }
+    }
+    words = dataOf("words");
+  };
+  const isLang = (name) => root.lang.split("-")[0] === name;
+  const storedLang = () => {
+    try {
+      return window.localStorage.getItem(LANG);
+    } catch {
+      return null; /* storage is closed to files there */
+    }
+  };
+  const askedLang = () => new URLSearchParams(window.location.search).get("lang")
+    ?? new URLSearchParams(window.location.hash.slice(1)).get("lang");
+  const takeLang = (name) => {
+    const isNew = other !== null && ["en", "zh"].includes(name) && !isLang(name);
+    if (isNew) swapWords();
+    return isNew;
+  };
+  let words = dataOf("words");
+  takeLang(askedLang() ?? storedLang());
   const status = document.getElementById("status");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const still = window.matchMedia("(prefers-reduced-motion: reduce)");
@@ -44,8 +95,7 @@
     }
   };
   const draw = (element) => {
-    const source = document.getElementById(`${element.id}-data`).textContent;
-    const figure = resolve(JSON.parse(source), getComputedStyle(root));
+    const figure = resolve(dataOf(`${element.id}-data`), getComputedStyle(root));
     element.style.height = `${figure.layout.height}px`; /* a resize measures the element */
     if (printing) figure.layout.width = PRINT_WIDTH;
     else if (element.clientWidth < NARROW) fitNarrow(figure, element);
@@ -70,6 +120,18 @@
   toggle.hidden = false;
   toggle.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
+    label();
+    drawAll();
+  });
+  const language = document.getElementById("language");
+  language.hidden = other === null;
+  language.addEventListener("click", () => {
+    swapWords();
+    try {
+      window.localStorage.setItem(LANG, root.lang.split("-")[0]);
+    } catch {
+      /* it is asked again next time */
+    }
     label();
     drawAll();
   });
@@ -157,7 +219,13 @@
     }
     if (opened) target.scrollIntoView({ behavior: still.matches ? "auto" : "smooth" });
   };
-  window.addEventListener("hashchange", unfold);
+  window.addEventListener("hashchange", () => {
+    if (takeLang(askedLang())) {
+      label();
+      drawAll();
+    }
+    unfold();
+  });
   document.addEventListener("click", (event) => {
     const link = event.target.closest('a[href^="#"]');
     if (link !== null && link.hash === window.location.hash) unfold();
