@@ -30,6 +30,10 @@ _VALUES: Final = {
     "name": r"((?:(?! with |[,;:] ).)*?)",
     None: r"(.*?)",
 }
+_ADDED: Final = (
+    r"((?:[;:,.] .*?| \(.*?| (?:and|beside|beyond|of|on|until|with|without) .*?|, .*?,)?)"
+)
+"""A value right behind another one: nothing, or a piece that begins like one."""
 _NUMBER: Final = re.compile(r"\d(?:[\d,.]*\d)?")
 _CODE: Final = re.compile(r"`[^`]*`")
 _WORD: Final = re.compile(r"(?<![\w/.:-])[A-Za-z]?[a-z]{2,}(?![\w/:]|[.]\w|-\w)")
@@ -70,7 +74,8 @@ def _pattern(english: str, words: str) -> _Pattern:
     names, kinds, parts = [], [], []
     for match in PLACEHOLDER.finditer(english):
         parts.append(english[at : match.start()])
-        shape += re.escape(parts[-1]) + _VALUES[match[2]]
+        is_added = bool(names) and not parts[-1] and match[2] is None
+        shape += re.escape(parts[-1]) + (_ADDED if is_added else _VALUES[match[2]])
         names.append(match[1])
         kinds.append(match[2] or "text")
         at = match.end()
@@ -171,9 +176,12 @@ _BETWEEN_HAN: Final = re.compile(rf"(?<={_HAN}) +(?={_HAN})|(?<={_MARK}) +| +(?=
 _BESIDE_HAN: Final = re.compile(rf"(?<={_HAN})(?=[A-Za-z0-9$])|(?<=[A-Za-z0-9%])(?={_HAN})")
 
 
+_COMMA: Final = re.compile(rf"(?<={_HAN}), ?|,(?={_HAN})")
+
+
 def _spaced(text: str) -> str:
     """A space between Chinese and Latin letters or digits, none between two Chinese ones."""
-    return _BESIDE_HAN.sub(" ", _BETWEEN_HAN.sub("", text))
+    return _BESIDE_HAN.sub(" ", _BETWEEN_HAN.sub("", _COMMA.sub("，", text)))
 
 
 def _places(joint: str, text: str) -> Iterator[int]:

@@ -81,6 +81,14 @@ def test_value_does_not_reach_over_the_members_of_a_list() -> None:
     assert ZH(text) == wanted
 
 
+def test_value_behind_a_value_is_a_piece_or_nothing() -> None:
+    text = "tokens that a pool adds beyond Idle host DRAM"
+    assert ZH(text) == "池在空闲主机 DRAM 之外增加的 token"
+    assert ZH(f"{text}; below zero: within the noise of two replays") == (
+        "池在空闲主机 DRAM 之外增加的 token；低于零：在两次重放的噪声之内"
+    )
+
+
 def test_list_is_translated_whole_or_not_at_all() -> None:
     assert ZH("pool size, idle DRAM") == "池大小、空闲 DRAM"
     assert ZH("pool size, a thing of the user") == "pool size, a thing of the user"
