@@ -71,7 +71,9 @@ class _Pattern:
 
 def _pattern(english: str, words: str) -> _Pattern:
     shape, at = "", 0
-    names, kinds, parts = [], [], []
+    names: list[str] = []
+    kinds: list[str] = []
+    parts: list[str] = []
     for match in PLACEHOLDER.finditer(english):
         parts.append(english[at : match.start()])
         is_added = bool(names) and not parts[-1] and match[2] is None
