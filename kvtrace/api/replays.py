@@ -11,6 +11,7 @@ import numpy as np
 
 from kvtrace.audit.options.isolation import long_prompts
 from kvtrace.audit.options.kinds import is_local, is_pool, quantised_ids
+from kvtrace.audit.options.mixes import MixFacts
 from kvtrace.audit.slo.check import check_slo, lookup_slack_s
 from kvtrace.audit.slo.ends import EndFleet
 from kvtrace.audit.slo.fleets import Fleets, build_fleets, todays
@@ -69,6 +70,9 @@ class Replays:
     """What was replayed, and which options could not be."""
     ground: Ground | None = None
     """What the options were built on; null where nothing was replayed."""
+
+    mixes: MixFacts = field(default_factory=MixFacts)
+    """What the search over mixes did; its replays are among `results`."""
 
     @property
     def options(self) -> tuple[ReplayOption, ...]:

@@ -15,6 +15,7 @@ from kvtrace.api import policy_tables, pool_tables
 from kvtrace.api.degraded import degraded_modes
 from kvtrace.api.fleet_loads import PeakHour, replayed_windows
 from kvtrace.api.fleet_sizes import size_fleets, with_ends
+from kvtrace.api.mixes import with_mixes
 from kvtrace.api.observed import with_observed
 from kvtrace.api.opened import DATASET_FOLDER, whole_trace
 from kvtrace.api.pool_tables import fleet_bytes
@@ -197,6 +198,7 @@ def audit_input(
         options=replays.options,
         absent_options=replays.catalogue.absent,
         options_left_to_full=replays.catalogue.left_to_full,
+        mixes=replays.mixes,
         fleet_facts=modelled.fleet_facts,
         conversation=modelled.conversation,
         design=modelled.design,
@@ -233,6 +235,7 @@ def model(
     ground = ground_of(windowed, deployment, setup.fleet)
     with WindowRuns(windowed, watch, workers=workers) as run:
         replays = replay_options(run, ground, watch, is_full=is_full)
+        replays = with_mixes(run, replays, ground, watch, is_full=is_full)
         facts = _sized(replays, peak, ground, run, watch, is_full=is_full, workers=workers)
         replays = with_ends(replays, facts, ground, run, watch)
         conversation = conversations_of(dataset, replays.trace)

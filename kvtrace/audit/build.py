@@ -147,7 +147,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
             for one in inputs.absent_options
         ],
         options_left_to_full=inputs.options_left_to_full,
-        frontier=build_frontier(basis.options),
+        frontier=build_frontier(basis.options, inputs.mixes),
         fleets=fleets,
         economics=build_economics(
             basis.options,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 import polars as pl
 
 from kvtrace.audit.fleet.facts import FleetFacts
+from kvtrace.audit.options.mixes import MixFacts
 from kvtrace.audit.record import Cell
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.slo.ends import EndFleet
@@ -133,6 +134,8 @@ class AuditInput:
     """Options that cannot be replayed here, with the reason of each."""
     options_left_to_full: int = 0
     """Options that only `--depth full` replays."""
+    mixes: MixFacts = field(default_factory=MixFacts)
+    """What a search over mixes of options did."""
     reuse_value: ReuseValue | None = None
     """What one reused token is worth; null: no reuse, or no price of a prefill."""
 

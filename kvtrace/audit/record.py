@@ -281,6 +281,18 @@ class FrontierStep(msgspec.Struct, kw_only=True):
     keeps_slo: bool | None
 
 
+class PromisingMix(msgspec.Struct, kw_only=True):
+    """A mix that was not replayed and that the surrogate places on the frontier."""
+
+    option: str
+    title: str
+    usd_per_month: float
+    ttft_s: float
+    """The nearest replayed option, times what each further change did to others."""
+    usd_per_ms: float
+    """What each ms less than the best replayed option of at most its cost takes a month."""
+
+
 class Frontier(msgspec.Struct, kw_only=True):
     """What a shorter tail costs, over all options that carry the load; all figures modelled."""
 
@@ -295,6 +307,14 @@ class Frontier(msgspec.Struct, kw_only=True):
     """Options whose cost and tail are known and that carry the load."""
     unpriced: list[str] = []
     """Options that carry the load and whose cost is not known: not weighed."""
+    mixes_replayed: int = 0
+    """Mixes that a search chose and replayed; they are among the options."""
+    mixes_most: int = 0
+    """Replays that the search was allowed."""
+    mixes_by_surrogate: int = 0
+    """Mixes that were priced and not replayed."""
+    promising: list[PromisingMix] = []
+    """Of these, those that may be steps of the frontier, the cheapest ms first."""
 
 
 class ReplayWindow(msgspec.Struct, kw_only=True):

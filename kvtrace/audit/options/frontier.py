@@ -4,24 +4,28 @@ A step is at equal GPUs: its cost is what is bought, its tail that on the stated
 instances that an option gives back are worth stands beside it, and the cheapest that is enough is
 that net of them.
 
-All figures modelled. At `--depth full` every mix of store, routing, number format and isolation is
-among the options, so that the cheapest one is that of all of them; at quick, of what was replayed.
+All figures modelled. At `--depth full` every mix of a local store, routing, number format and
+isolation is among the options, and every place of a pool; mixes of pools are searched within a
+budget (`kvtrace.audit.options.mixes`), and those that were not replayed stand beside the frontier.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from kvtrace.audit.record import Frontier, FrontierStep, Option
+from kvtrace.audit.options.mixes import MixFacts
+from kvtrace.audit.record import Frontier, FrontierStep, Option, PromisingMix
 from kvtrace.audit.thresholds import SAME_STEP
 from kvtrace.units import NS_PER_MS, NS_PER_S
 
 _MS_PER_S = NS_PER_S // NS_PER_MS
+_NO_MIXES: Final = MixFacts()
 _LEAST_USD = 1.0
 """A month; less tells no options apart."""
 
 
-def build_frontier(options: Sequence[Option]) -> Frontier | None:
+def build_frontier(options: Sequence[Option], mixes: MixFacts = _NO_MIXES) -> Frontier | None:
     """The frontier of the options that carry the load; null without one. Marks who is on it."""
     able = [option for option in options if option.is_feasible]
     if not able:
@@ -48,6 +52,19 @@ def build_frontier(options: Sequence[Option]) -> Frontier | None:
         cheapest_as_it_is=None if as_it_is is None else as_it_is.id,
         weighed=len(weighed),
         unpriced=[option.id for option in able if option.usd_per_month is None],
+        mixes_replayed=len(mixes.replayed),
+        mixes_most=mixes.most,
+        mixes_by_surrogate=mixes.by_surrogate,
+        promising=[
+            PromisingMix(
+                option=one.option_id,
+                title=one.title,
+                usd_per_month=one.usd_per_month,
+                ttft_s=one.tail_s,
+                usd_per_ms=one.usd_per_ms,
+            )
+            for one in mixes.promising
+        ],
     )
 
 

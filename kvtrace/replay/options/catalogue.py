@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -17,13 +17,14 @@ from kvtrace.replay.options.ground import (
     at_port_rate,
     in_fp8,
     line_bits_per_s,
+    with_more_nodes,
 )
 from kvtrace.replay.options.local_tiers import idle_dram
-from kvtrace.replay.options.observed import OBSERVED_WORDS, observed_tiers
+from kvtrace.replay.options.observed import OBSERVED_WORDS, above, observed_tiers
 from kvtrace.replay.options.option import AbsentOption, Catalogue, ReplayOption
 from kvtrace.replay.options.parts import Parts
 from kvtrace.replay.options.pool_tiers import PLACES, with_ports
-from kvtrace.replay.options.recipes import Recipe, find_recipe, recipes
+from kvtrace.replay.options.recipes import Recipe, find_recipe, mixes, recipes
 from kvtrace.replay.scenario import IsolationSpec, LoadDecision, Scenario
 
 _AS_NEEDED_ENGINE: Final = "vllm"
@@ -76,7 +77,8 @@ def _require_sense(recipe: Recipe, ground: Ground) -> None:
         raise CannotRunError("the instances are too few to keep some for long prompts")
     if recipe.place == "peer_dram" and fleet.gpu_nodes < 2:
         raise CannotRunError("the instances stand on one GPU node, which has no peers")
-    if recipe.parts is idle_dram and not fleet.dram_idle_bytes_per_instance.value:
+    is_idle = recipe.parts is idle_dram or recipe.is_over_idle_dram
+    if is_idle and not fleet.dram_idle_bytes_per_instance.value:
         raise CannotRunError("the fleet file says that no host DRAM is free for KV")
     if recipe.place == "peer_dram" and not fleet.dram_idle_bytes_per_instance.value:
         raise CannotRunError("the fleet file says that no DRAM of the GPU nodes is free")
@@ -95,6 +97,16 @@ def find_option(option_id: str, ground: Ground) -> ReplayOption | None:
         return None if recipe is None else build_option(recipe, ground)
     except CannotRunError:
         return None
+
+
+def build_mixes(ground: Ground) -> Iterator[ReplayOption]:
+    """The mixes of pools that are possible here; see `recipes.mixes`."""
+    for recipe in mixes(ground.fleet.instances):
+        try:
+            _require_sense(recipe, ground)
+            yield build_option(recipe, ground)
+        except CannotRunError:
+            continue
 
 
 def build_option(
@@ -138,13 +150,16 @@ def _changed(recipe: Recipe, ground: Ground) -> Ground:
         ground = on_bigger_gpu(ground)
     if recipe.port_bits_per_s is not None:
         ground = at_port_rate(ground, recipe.port_bits_per_s)
+    if recipe.pool_times != 1:
+        ground = with_more_nodes(ground, recipe.pool_times)
     return in_fp8(ground) if recipe.is_quantised else ground
 
 
 def _parts(recipe: Recipe, there: Ground) -> Parts:
     if recipe.place is None or recipe.wire is None:
         return recipe.parts(there)
-    return PLACES[recipe.place](there, recipe.wire)
+    pool = PLACES[recipe.place](there, recipe.wire)
+    return above(idle_dram(there), pool) if recipe.is_over_idle_dram else pool
 
 
 def _scenario(recipe: Recipe, there: Ground, parts: Parts) -> Scenario:

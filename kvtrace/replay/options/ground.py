@@ -76,6 +76,17 @@ def at_port_rate(ground: Ground, bits_per_s: float) -> Ground:
     )
 
 
+def with_more_nodes(ground: Ground, times: int) -> Ground:
+    """The service with a pool of so many times its nodes, each with its DRAM and ports."""
+    fleet = ground.fleet
+    more = replace(
+        fleet,
+        pool_nodes=fleet.pool_nodes.scaled(times),
+        pool_dram_bytes=fleet.pool_dram_bytes.scaled(times),
+    )
+    return replace(ground, fleet=more)
+
+
 def _port(kind: str, bits_per_s: float, ground: Ground) -> Link:
     name = f"{kind}_{bits_per_s / GB:.0f}g"
     if name not in list_links():

@@ -1,8 +1,8 @@
 """The table of options: what each one is, before it is built on a service.
 
-Ids are composed: a base, and in this order `_kv_routing`, `_fp8`, `_isolated`; pools have their
-place, wire and rate in the base (`pool_peer_rdma_direct_100g_fp8`). `_own_instances` is the other
-isolation.
+Ids are composed: a base, for pools `_2x` or `_idle_dram`, and in this order `_kv_routing`, `_fp8`,
+`_isolated`; pools have their place, wire and rate in the base (`pool_peer_rdma_direct_100g_fp8`).
+`_own_instances` is the other isolation.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ KV_ROUTING: Final = "_kv_routing"
 FP8: Final = "_fp8"
 ISOLATED: Final = "_isolated"
 OWN_INSTANCES: Final = "_own_instances"
+OVER_IDLE_DRAM: Final = "_idle_dram"
+TWICE: Final = "_2x"
 PORT_BITS_PER_S: Final = (100.0 * GB, 200.0 * GB, 400.0 * GB)
 """Line rates that pools are compared at, beside that of the hardware; ports of data/links.toml."""
 _PLACE_IDS: Final[tuple[tuple[Place, str, str], ...]] = (
@@ -74,6 +76,10 @@ class Recipe:
     has_own_instances: bool = False
     """Long prompts have instances of their own."""
     is_as_needed: bool = False
+    is_over_idle_dram: bool = False
+    """Of a pool: the instances' idle DRAM is looked up before it."""
+    pool_times: int = 1
+    """Of a pool: so many times the nodes that the fleet states, each as large."""
     has_reuse: bool = True
     is_quick: bool = False
 
@@ -108,6 +114,16 @@ def with_own_instances(recipe: Recipe) -> Recipe:
     return _changed(recipe, OWN_INSTANCES, words, has_own_instances=True)
 
 
+def over_idle_dram(recipe: Recipe) -> Recipe:
+    """The pool below the idle DRAM of each instance."""
+    return _changed(recipe, OVER_IDLE_DRAM, "below idle host DRAM", is_over_idle_dram=True)
+
+
+def twice_the_nodes(recipe: Recipe) -> Recipe:
+    """The pool on twice as many nodes: twice its bytes and its ports."""
+    return replace(_changed(recipe, TWICE, "twice the nodes"), pool_times=2 * recipe.pool_times)
+
+
 def _changed(recipe: Recipe, suffix: str, words: str, **fields: bool) -> Recipe:
     family: Family = "local" if recipe.family == "today" else recipe.family
     return replace(
@@ -125,10 +141,31 @@ def find_recipe(option_id: str) -> Recipe | None:
     for suffix, change in _CHANGES:
         if option_id.endswith(suffix):
             base = find_recipe(option_id.removesuffix(suffix))
-            return None if base is None else change(base)
+            is_of_pool = suffix in (OVER_IDLE_DRAM, TWICE)
+            if base is None or (is_of_pool and not can_be_mixed(base)):
+                return None
+            return change(base)
     if option_id == "kv_routing":
         return kv_routed(HBM_ONLY)
     return next((one for one in _bases() if one.option_id == option_id), None)
+
+
+@cache
+def changes_of(option_id: str) -> tuple[str, frozenset[str]]:
+    """The base of an id, and the changes that are composed with it, by their suffixes."""
+    if option_id == "kv_routing":
+        return HBM_ONLY.option_id, frozenset({KV_ROUTING})
+    for suffix, _ in _CHANGES:
+        if option_id.endswith(suffix):
+            base, changes = changes_of(option_id.removesuffix(suffix))
+            return base, changes | {suffix}
+    return option_id, frozenset()
+
+
+def can_be_mixed(recipe: Recipe) -> bool:
+    """A pool of nodes that the fleet states, which idle DRAM may stand above, or more nodes in."""
+    is_plain = not recipe.is_over_idle_dram and recipe.pool_times == 1
+    return recipe.place in ("dram_nodes", "dram_ssd_nodes") and is_plain
 
 
 @cache
@@ -145,6 +182,8 @@ _CHANGES: Final = (
     (ISOLATED, isolated),
     (FP8, quantised),
     (KV_ROUTING, kv_routed),
+    (OVER_IDLE_DRAM, over_idle_dram),
+    (TWICE, twice_the_nodes),
 )
 RECOMPUTE: Final = Recipe(
     option_id="recompute",
@@ -212,6 +251,21 @@ def _bases() -> Iterator[Recipe]:
         AS_NEEDED,
     )
     yield from _pools()
+
+
+def mixes(instances: int) -> Iterator[Recipe]:
+    """Pools of stated nodes with idle DRAM above them or twice the nodes, by routing, number format
+    and isolation: what no depth replays whole, and a search chooses from.
+    """
+    for pool in _pools():
+        if not can_be_mixed(pool) or pool.port_bits_per_s is not None:
+            continue
+        for base in (pool, over_idle_dram(pool), twice_the_nodes(pool)):
+            routed = (base, kv_routed(base)) if instances > 1 else (base,)
+            for one in routed:
+                for change in (one, quantised(one)):
+                    yield change
+                    yield isolated(change)
 
 
 def _locals(instances: int) -> Iterator[Recipe]:

@@ -59,6 +59,8 @@ _WIRES: Final[Mapping[str, str]] = {
     "rdma_direct": "over RDMA straight into HBM (GPU-direct)",
 }
 _CHANGES: Final[Mapping[str, str]] = {
+    "idle_dram": "the idle DRAM of each instance is looked up before it",
+    "2x": "on twice the nodes that the fleet file states",
     "own_instances": "long prompts have instances of their own",
     "isolated": "long prompts have a queue of their own",
     "fp8": "KV in fp8: half the bytes of bf16; what it does to answers is not evaluated here",

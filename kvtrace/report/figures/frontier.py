@@ -76,6 +76,21 @@ def _summary(found: Frontier, titles: dict[str, str], texts: Texts) -> str:
         said += " " + texts("options.accuracy")
         named = texts("unknown") if other is None else titles.get(other, other)
         said += " " + texts("chart.frontier.as_it_is", option=named)
+    if found.mixes_most:
+        said += " " + texts(
+            "chart.frontier.mixes",
+            replayed=str(found.mixes_replayed),
+            most=str(found.mixes_most),
+            left=str(found.mixes_by_surrogate),
+        )
+    for one in found.promising:
+        said += " " + texts(
+            "chart.frontier.promising",
+            option=one.title,
+            cost=show(one.usd_per_month, "USD", texts),
+            tail=show(one.ttft_s, "s", texts),
+            price=f"{one.usd_per_ms:.2f}",
+        )
     if found.unpriced:
         names = ", ".join(titles.get(one, one) for one in found.unpriced)
         said += " " + texts("chart.frontier.unpriced", options=names)
