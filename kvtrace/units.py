@@ -188,6 +188,11 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / S_PER_HOUR:,.1f} h"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 request`, `1,448 requests`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def format_quantity(value: float, unit: str) -> str:
     """A constant for a person, by its unit: rates in powers of ten, capacity in powers of two."""
     if unit == "B/s":

@@ -124,7 +124,7 @@ def _replayed_ones(
         return []
     searched = [ident for ident in pools if facts.options[ident].is_searched]
     asked = Asked(replays, facts, stated.deployment, stated.fleet, None)
-    best = _weighed(asked, searched or pools)
+    best = _weighed(asked, pools)
     others = [ident for ident in searched if ident != best] if facts.is_searched else []
     return [best, *others][:MOST_REPLAYED]
 

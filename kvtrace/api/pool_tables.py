@@ -118,7 +118,8 @@ def derive_for_audit(
     level = level_of(setup.deployment, setup.fleet, trace.block_size_tokens)
     plan = plan_pools(dataset, trace, level, instances=instances, routings=ONE_PASS_ROUTINGS)
     derived = derive_pools(dataset, trace, plan, lock=lock)
-    watch.finish(f"on {', '.join(map(str, plan.instances))} instances")
+    counts = ", ".join(map(str, plan.instances))
+    watch.finish(f"on {counts} instance{'' if counts == '1' else 's'}")
     return derived
 
 

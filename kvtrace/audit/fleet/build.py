@@ -16,6 +16,7 @@ from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.slo.stated import slo_text
 from kvtrace.audit.thresholds import BUSY_DAY
 from kvtrace.cost.fleet import Fleet
+from kvtrace.units import counted
 
 _BY_STRENGTH: Final[tuple[Need, ...]] = ("replayed", "enough", "surrogate", "none")
 
@@ -62,8 +63,8 @@ def _with_reserve(option: OptionFacts, fleets: Fleets) -> Binding:
         return binding
     kept = f"more than {fleets.instances:,}" if reserve is None else f"{reserve:,}"
     why = (
-        f"{need:,} instances keep the SLO with the pool; while it is down {kept} are needed to "
-        f"carry the load (replayed); {binding.why}"
+        f"with the pool the SLO is kept on {counted(need, 'instance')}; while it is down it takes "
+        f"{kept} to carry the load (replayed); {binding.why}"
     )
     return msgspec.structs.replace(binding, binds="redundancy", next=binding.binds, why=why)
 

@@ -16,7 +16,7 @@ from kvtrace.cost.slo_target import SloTarget
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.search import Smallest
 from kvtrace.schema.arrays import RequestTrace
-from kvtrace.units import format_seconds
+from kvtrace.units import counted, format_seconds
 
 
 class Tried(NamedTuple):
@@ -66,7 +66,7 @@ def searched_need(
     below = question.most + 1
     if missed is None:
         return _need(question, option_id, None, below, surrogate, "nothing was replayed")
-    reason = f"on {question.most:,} instances: {missed.check}"
+    reason = f"on {counted(question.most, 'instance')}: {missed.check}"
     need = _need(question, option_id, None, below, surrogate, reason)
     _add_floor(question, need, missed)
     return need

@@ -105,5 +105,6 @@ def worst_fleet(fleet: Fleet) -> Fleet:
         pool_nic_bytes_per_s=end_of(fleet.pool_nic_bytes_per_s, high=False),
         pool_dram_bytes_per_s=end_of(fleet.pool_dram_bytes_per_s, high=False),
         node_network_bytes_per_s=end_of(fleet.node_network_bytes_per_s, high=False),
+        storage_network_bytes_per_s=end_of(fleet.storage_network_bytes_per_s, high=False),
         dram_idle_bytes_per_instance=end_of(fleet.dram_idle_bytes_per_instance, high=True),
     )

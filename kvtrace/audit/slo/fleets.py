@@ -22,6 +22,7 @@ from kvtrace.replay.options.option import ReplayOption
 from kvtrace.replay.result import ReplayResult
 from kvtrace.replay.summary import gpu_seconds, hit_costs, percentiles
 from kvtrace.schema.arrays import RequestTrace
+from kvtrace.units import counted
 
 TODAY: Final = "hbm_only"
 """The option that money and latency are compared with: prefix caching in HBM, nothing below it."""
@@ -167,11 +168,12 @@ class Fleets:
 
     def _why_reserved(self, option_id: str) -> str:
         reserve = self.reserve(option_id)
-        most = f"more than {self.instances:,}" if reserve is None else f"{reserve:,}"
-        spare = f" beside {self.spare:,} spare ones" if self.spare else ""
+        most = "more than " if reserve is None else ""
+        needed = counted(self.instances if reserve is None else reserve, "instance")
+        spare = f" beside {counted(self.spare, 'spare one')}" if self.spare else ""
         return (
-            f"While its pool is down {most} instances{spare} are needed to carry the load "
-            "(replayed): they are kept as the reserve"
+            f"While its pool is down it takes {most}{needed}{spare} to carry the load "
+            "(replayed): kept as the reserve"
         )
 
     def claims(self) -> tuple[Claim, ...]:
@@ -243,7 +245,7 @@ def _worst(check: SloCheck) -> str:
 
 
 def _instances(number: int) -> str:
-    return f"{number:,} instance{'' if number == 1 else 's'}"
+    return counted(number, "instance")
 
 
 def _needs(rival: Standing, instances: int) -> str:

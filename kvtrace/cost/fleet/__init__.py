@@ -1,7 +1,7 @@
 """The fleet of a service: what it is, its file, its defaults."""
 
 from kvtrace.cost.fleet.answer import Answer
-from kvtrace.cost.fleet.defaults import default_fleet
+from kvtrace.cost.fleet.defaults import default_fleet, storage_network
 from kvtrace.cost.fleet.file import fleet_of, load_fleet, read_fleet_file
 from kvtrace.cost.fleet.fleet import (
     AnyAnswer,
@@ -36,4 +36,5 @@ __all__ = [
     "gpu_usd_per_month",
     "load_fleet",
     "read_fleet_file",
+    "storage_network",
 ]

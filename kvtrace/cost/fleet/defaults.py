@@ -63,6 +63,7 @@ def default_fleet(deployment: Deployment, instances: int) -> Fleet:
             id="fleet.node_network_bytes_per_s",
             title="usable RDMA rate of a GPU node",
         ),
+        storage_network_bytes_per_s=storage_network(hardware),
         dram_idle_bytes_per_instance=_idle_dram(hardware, tp),
         dram_room_bytes_per_instance=_dram_room(hardware, tp),
         nvme_free_bytes_per_instance=_default("nvme_free_bytes_per_instance"),
@@ -76,6 +77,17 @@ def default_fleet(deployment: Deployment, instances: int) -> Fleet:
         ),
         gpu_usd_per_hour=hardware.gpu_usd_per_hour,
         gpu_list_usd_per_hour=_list_price(hardware),
+    )
+
+
+def storage_network(hardware: HardwareProfile) -> Constant:
+    """Usable TCP rate of all ports of the front end of one node."""
+    port = hardware.tcp.port
+    limit, usable = port.max_bytes_per_s, port.bytes_per_s(hardware.chunk_bytes.value)
+    return replace(
+        limit.scaled(hardware.tcp.ports_per_node.value * usable / limit.value),
+        id="fleet.storage_network_bytes_per_s",
+        title="usable TCP rate of a GPU node",
     )
 
 

@@ -96,6 +96,12 @@ class Network:
         ports, rate = self.compute_ports.value, self.compute_port_bytes_per_s.value
         return ports * rate * self.compute_kv_share.value
 
+    @property
+    def storage_bytes_per_s(self) -> float:
+        """Line rate of the ports of the front end of one node that KV may use."""
+        ports, rate = self.storage_ports.value, self.storage_port_bytes_per_s.value
+        return ports * rate * self.storage_kv_share.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuContract:
@@ -128,6 +134,8 @@ class Fleet:
     """What one pool node's DRAM can serve to its NICs."""
     node_network_bytes_per_s: Constant
     """Usable RDMA rate of one GPU node, all its ports together, that KV may use."""
+    storage_network_bytes_per_s: Constant
+    """Usable TCP rate of one GPU node's ports of the front end, all together, that KV may use."""
     dram_idle_bytes_per_instance: Constant
     """Host DRAM that is free for KV: the instance's part of its nodes'."""
     dram_room_bytes_per_instance: Constant

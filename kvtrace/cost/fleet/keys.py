@@ -25,6 +25,8 @@ class Key:
     """What a `word` may be."""
     example: str = ""
     """As it would stand in a file, where no value is assumed."""
+    is_shown_only: bool = False
+    """It stands among the assumptions and changes no number."""
 
     @property
     def section(self) -> str:
@@ -131,6 +133,7 @@ _STATED: Final = (
         "word",
         "within which circle requests may use each other's KV",
         get_args(Sharing),
+        is_shown_only=True,
     ),
     Key("slo.ttft", "duration", "time to first token, the part of every request", example='"2s"'),
     Key(

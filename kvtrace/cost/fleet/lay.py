@@ -131,14 +131,37 @@ def _with_network(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Fle
     changed = replace(network, **changes)  # type: ignore[arg-type]
     built = _answer(network.is_built, stated.get("network.is_built"), path)
     changed = replace(changed, is_built=built)
-    rate = fleet.node_network_bytes_per_s
-    compute = [key for key in _OF_NETWORK if "compute" in key and key in stated]
-    is_changed = changed.compute_bytes_per_s != network.compute_bytes_per_s
-    if compute and (is_changed or any(changes[_OF_NETWORK[k]].kind == "given" for k in compute)):
-        kind, source = _evidence(stated[compute[0]], path)
-        factor = changed.compute_bytes_per_s / network.compute_bytes_per_s
-        rate = replace(rate.scaled(factor), kind=kind, source=f"from the ports of {source}")
-    return replace(fleet, network=changed, node_network_bytes_per_s=rate)
+    rates = {
+        "compute": (
+            fleet.node_network_bytes_per_s,
+            _over(changed.compute_bytes_per_s, network.compute_bytes_per_s),
+        ),
+        "storage": (
+            fleet.storage_network_bytes_per_s,
+            _over(changed.storage_bytes_per_s, network.storage_bytes_per_s),
+        ),
+    }
+    found = {}
+    for kind_of_port, (rate, factor) in rates.items():
+        keys = [key for key in _OF_NETWORK if kind_of_port in key and key in stated]
+        is_given = any(changes[_OF_NETWORK[key]].kind == "given" for key in keys)
+        found[kind_of_port] = rate
+        if keys and (factor != 1 or is_given):
+            kind, source = _evidence(stated[keys[0]], path)
+            found[kind_of_port] = replace(
+                rate.scaled(factor), kind=kind, source=f"from the ports of {source}"
+            )
+    return replace(
+        fleet,
+        network=changed,
+        node_network_bytes_per_s=found["compute"],
+        storage_network_bytes_per_s=found["storage"],
+    )
+
+
+def _over(stated: float, base: float) -> float:
+    """Ports that the hardware does not have cannot be scaled: 1."""
+    return stated / base if base else 1.0
 
 
 def _with_answers(fleet: Fleet, stated: Mapping[str, Stated], path: Path) -> Fleet:
@@ -221,8 +244,9 @@ def _slo(stated: Mapping[str, Stated]) -> SloTarget:
         return None if found is None else found.amount
 
     slope, share = seconds("ttft_per_1k_tokens"), stated.get("slo.share")
+    base = seconds("ttft")
     target = SloTarget(
-        ttft_s=seconds("ttft"),
+        ttft_s=0.0 if base is None and slope is not None else base,
         ttft_s_per_token=(slope or 0.0) / _TOKENS,
         tpot_s=seconds("tpot"),
         e2e_s=seconds("e2e"),

@@ -43,6 +43,25 @@ def nic_price_name(line_rate_bytes_per_s: float) -> str:
     return middle if line_rate_bytes_per_s <= _LARGEST_400G else large
 
 
+REFERENCE_PRICES: Final = frozenset(
+    {
+        "dram_spot_usd_per_gb",
+        "dram_retail_usd_per_gb",
+        "dram_pre_shortage_usd_per_gb",
+        "nvme_pre_shortage_usd_per_gb",
+        "hbm_marginal_usd_per_gb",
+        "h100_reserved_usd_per_hour",
+        "h100_usd",
+        "server_8xh100_usd",
+        "server_8xb200_usd",
+        "colocation_usd_per_kw_month",
+    }
+)
+"""Published figures to compare with: no bill reads them."""
+
+
 def price_names() -> tuple[str, ...]:
-    """Names that `[prices]` of a fleet file may state, beside `gpu_usd_per_hour`."""
-    return tuple(read_toml("prices.toml")["constants"])
+    """Names that `[prices]` of a fleet file may state beside `gpu_usd_per_hour`: of bills."""
+    return tuple(
+        one for one in read_toml("prices.toml")["constants"] if one not in REFERENCE_PRICES
+    )

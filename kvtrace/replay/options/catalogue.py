@@ -19,7 +19,7 @@ from kvtrace.replay.options.ground import (
     line_bits_per_s,
     with_more_nodes,
 )
-from kvtrace.replay.options.local_tiers import idle_dram
+from kvtrace.replay.options.local_tiers import idle_dram, local_nvme
 from kvtrace.replay.options.observed import OBSERVED_WORDS, above, observed_tiers
 from kvtrace.replay.options.option import AbsentOption, Catalogue, ReplayOption
 from kvtrace.replay.options.parts import Parts
@@ -189,10 +189,12 @@ def _scenario(recipe: Recipe, there: Ground, parts: Parts) -> Scenario:
 
 
 def _title(recipe: Recipe, there: Ground) -> str:
-    """With what only the service says: the other GPU, or where today's KV lies."""
+    """With what only the service says: the other GPU, where today's KV lies, what is bought."""
     if recipe.family == "hardware":
         gpu = there.deployment.hardware.gpu.name
         return recipe.title.replace("Bigger GPU", f"Bigger GPU ({gpu})", 1)
+    if recipe.parts is local_nvme and not there.fleet.nvme_free_bytes_per_instance.value:
+        return recipe.title.replace("local SSD", "bought local SSD", 1)
     if recipe.parts is observed_tiers:
         words = OBSERVED_WORDS[there.fleet.below_hbm.value]
         return recipe.title.replace("As observed", f"As observed ({words})", 1)

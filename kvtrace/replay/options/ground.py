@@ -8,7 +8,7 @@ from typing import Final
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.dtypes import kv_element_bytes
 from kvtrace.cost.evidence import Constant
-from kvtrace.cost.fleet import Fleet
+from kvtrace.cost.fleet import Fleet, storage_network
 from kvtrace.cost.hardware import Network
 from kvtrace.cost.links import Link, list_links, load_link
 from kvtrace.errors import KvtraceError
@@ -72,6 +72,7 @@ def at_port_rate(ground: Ground, bits_per_s: float) -> Ground:
             pool_nic_bytes_per_s=one,
             pool_port_line_bytes_per_s=bits_per_s / BITS_PER_BYTE,
             node_network_bytes_per_s=node,
+            storage_network_bytes_per_s=storage_network(hardware),
         ),
     )
 
@@ -139,8 +140,12 @@ def node_share(deployment: Deployment) -> float:
 
 
 def network_bytes_per_s(ground: Ground, *, is_tcp: bool) -> float:
-    """Usable rate of all ports of one GPU node; TCP never above what a fleet file states."""
+    """Usable rate of all ports of one GPU node; TCP as a fleet file states of the front end, else
+    never above what it states between GPUs.
+    """
     hardware, stated = ground.deployment.hardware, ground.fleet.node_network_bytes_per_s
+    if is_tcp and is_given(ground.fleet.storage_network_bytes_per_s):
+        return ground.fleet.storage_network_bytes_per_s.value
     if is_tcp:
         tcp = hardware.tcp
         rate = tcp.ports_per_node.value * _usable(tcp, hardware.chunk_bytes.value)

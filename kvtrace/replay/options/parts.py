@@ -15,6 +15,7 @@ from kvtrace.replay.scenario import LinkSpec, StageSpec, TierSpec
 
 _NIC_PREFIX: Final = "nic_"
 _RDMA_NIC: Final = "nic_rdma"
+_TCP_NIC: Final = "nic_tcp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,24 +55,25 @@ def links_of(*paths: MovePath) -> list[LinkSpec]:
 def on_stated_network(links: Sequence[LinkSpec], ground: Ground) -> list[LinkSpec]:
     """The links with the ports of a GPU node as the fleet file states them, all together.
 
-    A node's ports are one joint link of the instances on it; TCP stays slower where it is.
+    A node's ports are one joint link of the instances on it. RDMA goes over the ports between GPUs,
+    TCP over those of the front end; where nothing is stated of these, TCP stays as slow as it is,
+    and never above what is stated between GPUs.
     """
     deployment, fleet = ground.deployment, ground.fleet
-    stated = fleet.node_network_bytes_per_s
-    if not is_given(stated):
-        return list(links)
-    rate = stated.value * max(1, -(-deployment.tp // fleet.gpus_per_node))
+    compute, storage = fleet.node_network_bytes_per_s, fleet.storage_network_bytes_per_s
+    nodes = max(1, -(-deployment.tp // fleet.gpus_per_node))
     sharers = max(1, fleet.gpus_per_node // deployment.tp)
-    return [
-        replace(
-            link,
-            bytes_per_s=rate if link.link_id == _RDMA_NIC else min(link.bytes_per_s, rate),
-            instances_per_link=sharers,
-        )
-        if link.link_id.startswith(_NIC_PREFIX)
-        else link
-        for link in links
-    ]
+
+    def stated(link: LinkSpec) -> LinkSpec:
+        if link.link_id == _TCP_NIC and is_given(storage):
+            return replace(link, bytes_per_s=storage.value * nodes, instances_per_link=sharers)
+        if not link.link_id.startswith(_NIC_PREFIX) or not is_given(compute):
+            return link
+        rate = compute.value * nodes
+        rate = rate if link.link_id == _RDMA_NIC else min(link.bytes_per_s, rate)
+        return replace(link, bytes_per_s=rate, instances_per_link=sharers)
+
+    return [stated(link) for link in links]
 
 
 def both_ways(deployment: Deployment, path_id: str) -> tuple[MovePath, MovePath]:

@@ -38,7 +38,7 @@ _WHOLE: Final[Mapping[str, tuple[str, str]]] = {
         "A rival of the pool that needs no network",
     ),
     "local_nvme": (
-        "Idle DRAM, and local SSD of the GPU nodes below it",
+        "Idle DRAM, and local SSD of the GPU nodes below it: what is free there, else bought",
         "A rival of the pool; SSD wears by what is written",
     ),
     "bigger_gpu": (
