@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from kvtrace.api.replays import Replays, WindowRuns
-from kvtrace.audit.findings.check import is_pool
 from kvtrace.audit.money.bills import build_bills
+from kvtrace.audit.options.kinds import is_pool
 from kvtrace.audit.options.mixes import (
     SHOWN,
     Mix,

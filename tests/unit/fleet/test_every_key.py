@@ -72,7 +72,7 @@ BASE: Final = {
     "gpu_nodes.nvme_free": '"7TB"',
 }
 """Of every file here, where the key itself says nothing else."""
-BESIDE: Final = {
+BESIDE: Final[Mapping[str, Mapping[str, str | None]]] = {
     "pool.cross_zone_share": {"pool.purchase": '"rented"'},
     "pool.wire_today": {"instances.below_hbm": '"pool"'},
     "gpu_contract.until": {"gpu_contract.kind": '"reserved"'},
@@ -180,7 +180,7 @@ def _money(fleet: Fleet) -> Iterator[object]:
 def _judged(fleet: Fleet) -> Iterator[object]:
     result = simulate(TRACE, hbm_only())
     limits = limits_of(TRACE, fleet.slo, reference_of(TRACE, result))
-    yield [np.asarray(one).tolist() for one in vars_of(limits)]
+    yield [np.asarray(one).tolist() for one in (limits.ttft_s, limits.tpot_s, limits.e2e_s)]
     yield fleet.slo.share
     yield Fleets({}, None, reserves={"pool_dram_tcp": 3}, spare=fleet.spare_count).reserve(
         "pool_dram_tcp"
@@ -198,11 +198,6 @@ def _judged(fleet: Fleet) -> Iterator[object]:
     )
     yield msgspec.to_builtins(build_degraded(facts, Saved(0, True, ""), fleet))
     yield None if fleet.peak_factor is None else fleet.peak_factor.value
-
-
-def vars_of(limits: object) -> Iterator[object]:
-    for name in getattr(limits, "__slots__", None) or getattr(limits, "_fields", ()):
-        yield getattr(limits, name)
 
 
 @pytest.mark.parametrize("key", fleet_keys().values(), ids=lambda key: key.path)
