@@ -287,6 +287,7 @@ class PromisingMix(msgspec.Struct, kw_only=True):
     option: str
     title: str
     usd_per_month: float
+    """Without the wear of flash and bytes over zones, which take a replay."""
     ttft_s: float
     """The nearest replayed option, times what each further change did to others."""
     usd_per_ms: float

@@ -206,7 +206,7 @@ def test_spare_instances_are_a_reserve_already() -> None:
     )
     found = fleets.saved("pool_dram_rdma_direct")
     assert (found.at_least, found.without_reserve) == (2, 3)
-    assert "5 instances beside 2 spare ones are needed" in found.how
+    assert "it takes 5 instances beside 2 spare ones to carry the load" in found.how
 
 
 def test_a_local_option_needs_no_reserve() -> None:
