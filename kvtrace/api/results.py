@@ -274,7 +274,7 @@ class Audit:
         """The report as one offline HTML document."""
         return render_bilingual(self.record, lang=lang)
 
-    def first_screen(self, *, width: int = 100) -> list[str]:
+    def first_screen(self, *, width: int = 100, lang: Lang = "en") -> list[str]:
         """12 to 20 lines: data, validity, verdict, the numbers that carry it, findings, paths."""
         folder = self.directory or Path()
         return render_console(
@@ -284,4 +284,5 @@ class Audit:
             dataset_path=folder / "dataset",
             reused=self.is_dataset_reused,
             width=width,
+            lang=lang,
         )

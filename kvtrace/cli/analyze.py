@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import typer
 
 from kvtrace.cli import options as opt
@@ -56,6 +58,7 @@ def analyze(
     settings = opt.settings_of(context, config)
     watch = make_progress()
     audit = api.analyze(inputs, output=output, settings=settings, workers=workers, progress=watch)
-    screen = audit.first_screen(width=opt.screen_width())
+    words: Literal["en", "zh"] = "zh" if settings.text("lang") == "zh" else "en"
+    screen = audit.first_screen(width=opt.screen_width(), lang=words)
     result(audit.to_json() if as_json else "\n".join(screen))
     stop_at_gates(audit, gates)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from kvtrace.audit.record import AuditRecord, Cell, Quantity
 from kvtrace.report.about import served_by, sources_beside, unrecognised
+from kvtrace.report.columns import columns_of, cut, fit, pad, wrap
 from kvtrace.report.format import (
-    NBSP,
     format_in,
     format_value,
     is_count,
     pick_scale,
     safe_text,
 )
-from kvtrace.report.texts import load_texts
+from kvtrace.report.localise import localised
+from kvtrace.report.sentences import Sentences, load_sentences
+from kvtrace.report.texts import Lang, Texts, load_texts
 
 MIN_WIDTH: Final = 60
 MAX_LINES: Final = 20
@@ -43,21 +44,26 @@ class _Text:
     is_whole: bool = False
     """Never cut: it takes the lines that it needs, whatever the others get."""
 
+    def said(self, say: Sentences, texts: Texts) -> _Text:
+        """The same in another language."""
+        label = _label(self.label, texts)
+        return replace(self, label=label, text=say(self.text), suffix=say(self.suffix))
+
     def least(self, width: int) -> int:
         """Lines that it takes in any case."""
-        return len(_wrap(self.text + self.suffix, width)) if self.is_whole else self.need
+        return len(wrap(self.text + self.suffix, width)) if self.is_whole else self.need
 
     def want(self, width: int) -> int:
         """Lines for the whole text."""
         most = self.least(width) + len(self.grow)
-        return min(len(_wrap(self.text + self.suffix, width)), most)
+        return min(len(wrap(self.text + self.suffix, width)), most)
 
     def lines(self, room: int, width: int) -> list[str]:
         """At most `room` lines; the last one says that something is left out."""
-        pieces = _wrap(self.text + self.suffix, width)
+        pieces = wrap(self.text + self.suffix, width)
         if len(pieces) > room:
-            pieces = _wrap(self.text, width)[:room]
-            pieces[-1] = f"{_cut(pieces[-1], width - len(self.suffix))}{self.suffix}"
+            pieces = wrap(self.text, width)[:room]
+            pieces[-1] = f"{cut(pieces[-1], width - columns_of(self.suffix))}{self.suffix}"
         return _labelled(self.label, pieces)
 
 
@@ -69,6 +75,13 @@ class _List:
     items: tuple[str, ...]
     grow: tuple[int, ...]
     need: int = 1
+    more: str = "   and {left} more in the report"
+
+    def said(self, say: Sentences, texts: Texts) -> _List:
+        """The same in another language."""
+        items = tuple(map(say, self.items))
+        more = texts("screen.more", left="{left}")
+        return replace(self, label=_label(self.label, texts), items=items, more=f"   {more}")
 
     def least(self, width: int) -> int:
         """Lines that it takes in any case."""
@@ -80,11 +93,11 @@ class _List:
 
     def lines(self, room: int, width: int) -> list[str]:
         """As many items as have room, and how many more there are."""
-        shown = [_fit(item, width) for item in self.items[:room]]
+        shown = [fit(item, width) for item in self.items[:room]]
         if len(self.items) > room:
             left = len(self.items) - room + (room > 1)
             shown[room - 1 if room > 1 else room :] = (
-                [f"   and {left:,} more in the report"] if room > 1 else []
+                [self.more.format(left=f"{left:,}")] if room > 1 else []
             )
         return _labelled(self.label, shown)
 
@@ -100,6 +113,7 @@ def render_console(
     dataset_path: Path,
     reused: bool,
     width: int = 100,
+    lang: Lang = "en",
 ) -> list[str]:
     """12 to 20 lines: data, validity, verdict, numbers, findings, paths, what to type next.
 
@@ -107,15 +121,18 @@ def render_console(
     `width` is the columns of a line, at least 60. Paths are never cut, so that they can be pasted;
     a long one makes its line longer.
     """
-    dataset = f"{dataset_path}  (reused: the input has not changed)" if reused else dataset_path
+    record, say, texts = localised(record, lang), load_sentences(lang), load_texts(lang)
+    reuse = f"  ({say('reused: the input has not changed')})" if reused else ""
     paths = [
-        f"{'report':<{_LABEL}}{report_path}",
-        f"{'audit':<{_LABEL}}{audit_path}",
-        f"{'dataset':<{_LABEL}}{dataset}",
+        f"{pad(_label('report', texts), _LABEL)}{report_path}",
+        f"{pad(_label('audit', texts), _LABEL)}{audit_path}",
+        f"{pad(_label('dataset', texts), _LABEL)}{dataset_path}{reuse}",
     ]
-    blocks: list[_Text | _List] = [*_data(record), *_verdict(record), *_numbers(record)]
-    blocks += [*_money(record), *_chance(record), *_size(record), *_fleet(record)]
-    blocks += [_findings(record), *_actions(record), _BLANK]
+    blocks: list[_Text | _List] = [*_data(record, texts), *_verdict(record, texts)]
+    blocks += [*_numbers(record), *_money(record), *_chance(record), *_size(record)]
+    blocks += [*_fleet(record), _findings(record), *_actions(record), _BLANK]
+    if lang != "en":
+        blocks = [block.said(say, texts) for block in blocks]
     columns = max(width, MIN_WIDTH) - _LABEL
     rooms = _share(blocks, MAX_LINES - len(paths) - 1, columns)
     shown = [
@@ -123,10 +140,15 @@ def render_console(
         for block, room in zip(blocks, rooms, strict=True)
         for line in (block.lines(room, columns) if room else ())
     ]
-    return [*shown, *paths, _next_step(record, audit_path, columns)]
+    next_step = _next_step(record, audit_path, columns, say)
+    return [*shown, *paths, f"{pad(_label('next', texts), _LABEL)}{next_step}"]
 
 
-def _next_step(record: AuditRecord, audit_path: Path, width: int) -> str:
+def _label(name: str, texts: Texts) -> str:
+    return texts(f"screen.{name.replace(' ', '_')}") if name else ""
+
+
+def _next_step(record: AuditRecord, audit_path: Path, width: int, say: Sentences) -> str:
     """What to type next, with what it is for where there is room."""
     audit = shlex.quote(str(audit_path))
     unconfirmed = sum(not one.is_confirmed for one in record.assumptions)
@@ -139,8 +161,8 @@ def _next_step(record: AuditRecord, audit_path: Path, width: int) -> str:
         aim = "what would settle it"
     else:
         command, aim = f"kvtrace report {audit} --to adr -o adr.md", "a decision record"
-    whole = f"{command}  # {aim}"
-    return f"{'next':<{_LABEL}}{whole if len(whole) <= width else command}"
+    whole = f"{command}  # {say(aim)}"
+    return whole if columns_of(whole) <= width else command
 
 
 def _share(blocks: Sequence[_Text | _List], room: int, width: int) -> list[int]:
@@ -158,32 +180,8 @@ def _share(blocks: Sequence[_Text | _List], room: int, width: int) -> list[int]:
 
 def _labelled(label: str, pieces: Sequence[str]) -> list[str]:
     return [
-        f"{label if i == 0 else '':<{_LABEL}}{piece}".rstrip() for i, piece in enumerate(pieces)
+        f"{pad(label if i == 0 else '', _LABEL)}{piece}".rstrip() for i, piece in enumerate(pieces)
     ]
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    """Lines of at most `width`; a number stays with its unit."""
-    pieces = textwrap.wrap(text, width, break_on_hyphens=False) or [""]
-    return [piece.replace(NBSP, " ") for piece in pieces]
-
-
-def _fit(text: str, width: int) -> str:
-    plain = text.replace(NBSP, " ")
-    return plain if len(plain) <= width else _cut(plain, width)
-
-
-def _cut(text: str, width: int) -> str:
-    """`text` with a mark that something is left out, in at most `width` columns; whole words.
-
-    A word that is a line of its own is cut all the same.
-    """
-    if len(text) < width:
-        return f"{text.rstrip(' ,;:')} …"[:width]
-    kept = text[: width - 1]
-    head, space, _ = kept.rpartition(" ")
-    whole = head if space and text[width - 1] != " " else kept
-    return f"{whole.rstrip(' ,;:')} …"[:width]
 
 
 def _known(value: float | None, unit: str) -> str:
@@ -194,13 +192,13 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _data(record: AuditRecord) -> list[_Text]:
+def _data(record: AuditRecord, texts: Texts) -> list[_Text]:
     data = record.data
     span = "no clock" if data.span_s is None else f"span {_known(data.span_s, 's')}"
     tokens = (
         f"{_known(data.prompt_tokens, '')} prompt + {_known(data.output_tokens, '')} output tokens"
     )
-    grade = load_texts("en")(f"grade.{data.evidence_grade}.short")
+    grade = texts(f"grade.{data.evidence_grade}.short")
     counts = f"{_count(len(data.files), 'file')}, {_count(data.rejected, 'record')} rejected"
     evidence = f"grade {data.evidence_grade}, {grade}; {counts}"
     rows = [
@@ -253,9 +251,9 @@ def _validity(record: AuditRecord) -> _Text:
     return _Text("validity", text, grow=(4,), suffix=more if left else "")
 
 
-def _verdict(record: AuditRecord) -> list[_Text]:
+def _verdict(record: AuditRecord, texts: Texts) -> list[_Text]:
     verdict = record.verdict
-    outcome = load_texts("en")(f"verdict.outcome.{verdict.outcome}").upper()
+    outcome = texts(f"verdict.outcome.{verdict.outcome}").upper()
     why = "; ".join(safe_text(reason) for reason in verdict.confidence_reasons)
     rows = [
         _BLANK,

@@ -36,7 +36,7 @@ _ADDED: Final = (
 """A value right behind another one: nothing, or a piece that begins like one."""
 _NUMBER: Final = re.compile(r"\d(?:[\d,.]*\d)?")
 _CODE: Final = re.compile(r"`[^`]*`")
-_WORD: Final = re.compile(r"(?<![\w/.:-])[A-Za-z]?[a-z]{2,}(?![\w/:]|[.]\w|-\w)")
+_WORD: Final = re.compile(r"(?<![\w/.:-])[A-Za-z]?[a-z]{2,}(?![\w/]|:\S|[.]\w|-\w)")
 _SENTENCE_JOINTS: Final = ((". ", "。"), ("; ", "；"))
 """Where sentences are put together, with what stands there instead; each is translated alone."""
 _LIST_JOINTS: Final = ((": ", "："), (", and ", "，且"), (", ", "、"), (" and ", " 和 "))
@@ -139,7 +139,9 @@ class Sentences:
         """Long patterns, pieces, then short patterns, which fit across the pieces of a list."""
         yield from self._fitting(text, depth, is_long=True)
         if text[0].isupper() and not text[:2].isupper():
-            yield self._translated(text[0].lower() + text[1:], depth + 1)
+            lowered = self._translated(text[0].lower() + text[1:], depth + 1)
+            if not lowered.startswith(text[0].lower()):
+                yield lowered
         if text.endswith("."):
             yield f"{self._translated(text[:-1], depth + 1)}。"
         for joint, ours in _SENTENCE_JOINTS:
