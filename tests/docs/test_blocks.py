@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -53,6 +54,7 @@ def _settings(shell: Shell, path: Path) -> None:
 READERS: Final[dict[str, Callable[[Shell, Path], object]]] = {
     "fleet.toml": lambda _, path: read_fleet_file(path),
     "kvtrace.toml": _settings,
+    "pyproject.toml": lambda _, path: tomllib.loads(path.read_text(encoding="utf-8")),
     "gateway.toml": lambda _, path: load_mapping(path),
     "map.toml": lambda _, path: load_mapping(path),
     "ours.toml": lambda _, path: read_plan(load_scenario(str(path))),

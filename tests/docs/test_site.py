@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import REPO
 from tests.docs.blocks import pages
+from tests.report.chromium import Chromium, find_chromium
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +87,10 @@ def test_what_comes_from_another_host_is_found(script: ModuleType, tmp_path: Pat
     assert script.fetched(tmp_path) == ["a/index.html: //cdn.example.com/i.png"]
 
 
-@pytest.mark.slow
-def test_the_site_builds_strictly_and_fetches_nothing(script: ModuleType, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(script: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole site, built as `scripts/docs` builds it."""
+    tmp_path = tmp_path_factory.mktemp("site")
     script.stage(tmp_path)
     done = subprocess.run(
         [sys.executable, "-m", "zensical", "build", "--strict"],
@@ -97,7 +100,31 @@ def test_the_site_builds_strictly_and_fetches_nothing(script: ModuleType, tmp_pa
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    site = tmp_path / "site"
-    script.own_worker(site)
+    script.own_worker(tmp_path / "site")
+    return tmp_path / "site"
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly_and_fetches_nothing(script: ModuleType, site: Path) -> None:
     assert script.fetched(site) == []
     assert '"location":"faq.html"' in (site / "search.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_search_works_from_the_file_system_without_a_network(site: Path) -> None:
+    find_chromium()
+    with Chromium() as browser:
+        page = site / "capture" / "vllm.html"
+        browser.call("Page.navigate", url=page.as_uri())
+        browser.wait_for("typeof __index === 'object' && document.readyState === 'complete'")
+        browser.evaluate(
+            "{ const worker = new Worker(document.querySelector('#__config').textContent"
+            '.match(/[^"]*workers.search[^"]*/)[0]);'
+            " worker.onmessage = (event) => { window.answer = event.data.type; };"
+            " worker.postMessage({ type: 0, data: __index }); }"
+        )
+        browser.wait_for("window.answer === 1")  # the index is read; 4 would be a failure
+        assert [
+            url for url in browser.events.requests if not url.startswith(("file:", "data:"))
+        ] == []

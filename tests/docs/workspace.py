@@ -54,6 +54,8 @@ def build(folder: Path) -> Shell:
     (folder / "team.toml").write_text('tz = "Europe/Berlin"\n', encoding="utf-8")
     (folder / "points.csv").write_text(_POINTS, encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(_CONFIG), encoding="utf-8")
+    plugins = Path("tests", "plugins", "ourgate")
+    shutil.copytree(REPO / plugins, folder / plugins)
     shutil.copytree(REPO / "sample_traces", folder / "sample_traces")
     _must(shell, "kvtrace analyze logs/")
     for name in ("trace", "mooncake_conversation"):
