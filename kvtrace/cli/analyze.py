@@ -48,7 +48,7 @@ def analyze(
     \b
     Examples:
       kvtrace analyze logs/
-      kvtrace analyze trace.jsonl.zst --llm Llama-3.1-70B --hardware H100-SXM5 -o reports/chat
+      kvtrace analyze trace.jsonl.zst --llm Llama-3.1-70B --hardware H100-SXM5 -o reports/trace
       kvtrace analyze logs/ --fail-on verdict=does_not_pay --fail-on 'net_negative_share>0.2'
     """
     from kvtrace import api

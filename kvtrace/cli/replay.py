@@ -102,7 +102,7 @@ def replay(
     \b
     Examples:
       kvtrace replay reports/chat --llm Llama-3.1-70B --hardware H100-SXM5
-      kvtrace replay chat.jsonl --option hbm_only --option pool_dram_tcp --json
+      kvtrace replay trace.jsonl.zst --option hbm_only --option pool_dram_tcp --json
       kvtrace replay reports/chat --scenario ours.toml --growth 2 --trace-out ours.json
       kvtrace replay reports/chat --scenario ours.toml --sweep pool.capacity=1TB,2TB --one-at-a-time
     """

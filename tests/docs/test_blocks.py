@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +81,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_of_a_page_run(page: str, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shell.folder)
+    shutil.rmtree(shell.folder / "reports" / "sample", ignore_errors=True)  # a tutorial is new
     _write_files(shell.folder, BLOCKS[page])
     names: dict[str, object] = {"__name__": "docs"}
     for block in BLOCKS[page]:
