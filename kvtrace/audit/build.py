@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kvtrace.audit.assumptions import build_assumptions, from_constant
@@ -35,11 +35,13 @@ from kvtrace.audit.record import (
     Reuse,
     Table,
     Validity,
+    Verdict,
 )
 from kvtrace.audit.reuse_kv import build_kv_part, build_reuse_part
 from kvtrace.audit.sharing.record import SharingScope
 from kvtrace.audit.sharing.scopes import build_scopes
 from kvtrace.audit.sizing.build import build_sizing
+from kvtrace.audit.sizing.record import Sizing
 from kvtrace.audit.slo.check import lookup_slack_s
 from kvtrace.audit.slo.fleets import Fleets, build_fleets
 from kvtrace.audit.tables.carried import build_tables
@@ -50,11 +52,13 @@ from kvtrace.audit.tables.measured import (
     tiers_below_hbm,
 )
 from kvtrace.audit.tables.modelled import build_modelled_tables
+from kvtrace.audit.tables.tier_rates import kv_tables
 from kvtrace.audit.tables.today import add_measured, today_validity
 from kvtrace.audit.thresholds import MIN_SPAN
 from kvtrace.audit.uncertainty.ranges import ratio
 from kvtrace.audit.uncertainty.sensitivity import prefill_factor
 from kvtrace.audit.verdict.carrying import carrying_numbers
+from kvtrace.audit.verdict.cases import Case
 from kvtrace.audit.verdict.chances import build_uncertainty, chance_of, pair_of
 from kvtrace.audit.verdict.circumstances import Circumstances
 from kvtrace.audit.verdict.context import binding_today, dominant_conversation, small_pieces
@@ -64,6 +68,8 @@ from kvtrace.audit.verdict.shown import add_rivals, weighed_pools
 from kvtrace.audit.verdict.weigh import build_case
 from kvtrace.audit.verdict.weighing import Weighing, window_reusable
 from kvtrace.audit.view import count, rows_of
+from kvtrace.audit.what_if.build import build_what_if
+from kvtrace.audit.what_if.record import WhatIf
 from kvtrace.audit.window import (
     arrival_span_s,
     build_replay_window,
@@ -129,6 +135,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
     )
     case = replace(case, chance=chance_of(uncertainty))
     verdict = decide(case, carrying_numbers(case, weighing))
+    tables = _tables(inputs, basis, measured, prefill) | part.tables
     return AuditRecord(
         schema_version=AUDIT_SCHEMA_VERSION,
         generated_at=inputs.generated_at,
@@ -139,7 +146,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         verdict=verdict,
         findings=find_all(_evidence(inputs, basis, prefill)),
         assumptions=build_assumptions(inputs, basis.money.bills.prices),
-        tables=_tables(inputs, basis, measured, prefill) | part.tables,
+        tables=tables,
         reproduce=_reproduce(inputs),
         replay_window=basis.window,
         absent_options=[
@@ -160,6 +167,26 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         sharing=basis.sharing,
         sizing=part.sizing,
         uncertainty=uncertainty,
+        what_if=_what_if(inputs, case, weighing, verdict, part.sizing, tables),
+    )
+
+
+def _what_if(
+    inputs: AuditInput,
+    case: Case,
+    weighing: Weighing,
+    verdict: Verdict,
+    sizing: Sizing,
+    tables: Mapping[str, Table],
+) -> WhatIf:
+    """Of the pool that the verdict weighs."""
+    return build_what_if(
+        case,
+        weighing,
+        option=verdict.option,
+        options=inputs.options,
+        sizing=sizing,
+        tables=tables,
     )
 
 
@@ -189,6 +216,7 @@ def _tables(
     return (
         build_tables(inputs.queries)
         | build_modelled_tables(inputs.trace, inputs.replays, inputs.deployment)
+        | kv_tables(inputs.deployment, inputs.trace, basis.fleets.today)
         | build_measured_tables(measured, prefill)
         | moves_table(basis.moves)
         | links_table(basis.links)

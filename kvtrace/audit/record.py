@@ -17,6 +17,7 @@ from kvtrace.audit.quantity import Quantity as Quantity
 from kvtrace.audit.sharing.record import SharingScope
 from kvtrace.audit.sizing.record import Sizing
 from kvtrace.audit.uncertainty.record import Uncertainty
+from kvtrace.audit.what_if.record import WhatIf
 from kvtrace.schema.manifest import FileEntry, Grade, Note, SourceEntry
 
 AUDIT_SCHEMA_VERSION: Final = 1
@@ -443,3 +444,5 @@ class AuditRecord(msgspec.Struct, kw_only=True):
     versions before it."""
     uncertainty: Uncertainty | None = None
     """Of the verdict's money; null where no pool is weighed, or no money a month is given."""
+    what_if: WhatIf | None = None
+    """What the page recomputes when a reader changes an input; null in records before it."""

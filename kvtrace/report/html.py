@@ -1,7 +1,7 @@
 """The report as one offline HTML file under a strict content security policy.
 
 Nothing that came from a log can act: templates escape every value, data stands in JSON blocks, and
-only the two scripts and the one style sheet whose digests the policy names can run.
+only the three scripts and the one style sheet whose digests the policy names can run.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _render(record: AuditRecord, *, lang: Lang, row_limit: int) -> str:
     from markupsafe import Markup
 
     texts = load_texts(lang)
-    style, bundle, script = (read_asset(name) for name in _INLINE_ASSETS)
+    style, bundle, what_if, script = (read_asset(name) for name in _INLINE_ASSETS)
     words = {name: texts(f"script.{name}") for name in _WORDS_FOR_SCRIPT}
     page = _environment().get_template("report.html.j2")
     return page.render(
@@ -92,9 +92,10 @@ def _render(record: AuditRecord, *, lang: Lang, row_limit: int) -> str:
         row_limit=row_limit,
         t=texts,
         lang=HTML_LANG[lang],
-        csp=content_security_policy(scripts=(bundle, script), style=style),
+        csp=content_security_policy(scripts=(bundle, what_if, script), style=style),
         style=Markup(style),  # noqa: S704 - our own files; the policy names their digests
         bundle=Markup(bundle),  # noqa: S704
+        what_if=Markup(what_if),  # noqa: S704
         script=Markup(script),  # noqa: S704
         words=json_block(json.dumps(words, sort_keys=True)),
         sections=SECTIONS,
@@ -102,7 +103,7 @@ def _render(record: AuditRecord, *, lang: Lang, row_limit: int) -> str:
     )
 
 
-_INLINE_ASSETS: Final = ("report.css", "plotly-cartesian.min.js", "report.js")
+_INLINE_ASSETS: Final = ("report.css", "plotly-cartesian.min.js", "what_if.js", "report.js")
 
 
 def content_security_policy(*, scripts: tuple[str, ...], style: str) -> str:

@@ -25,6 +25,7 @@ from kvtrace.report.questions import (
     Notice,
     Part,
     economics_parts,
+    kv_parts,
     latency_parts,
     reuse_parts,
     sizing_parts,
@@ -39,6 +40,7 @@ from kvtrace.report.view import (
     quantity_view,
     table_view,
 )
+from kvtrace.report.what_if import WhatIfView, what_if_view
 from kvtrace.schema.manifest import FileEntry
 
 SECTIONS: Final = (
@@ -51,6 +53,7 @@ SECTIONS: Final = (
     "latency",
     "options",
     "economics",
+    "what_if",
     "findings",
     "timeline",
     "assumptions",
@@ -169,6 +172,8 @@ class PageView:
     """The questions about latency."""
     sizing: tuple[Part, ...]
     """The questions about the size of a pool and its break-even points."""
+    kv: tuple[Part, ...]
+    """The questions about room for KV and the tiers that it can come from."""
     economics: tuple[Part, ...]
     """The questions about money."""
     notice: Notice | None
@@ -193,6 +198,8 @@ class PageView:
     """The questions about how sure the money is."""
     titles: dict[str, str]
     """By id of an option: its title, for the tables that name options by id."""
+    what_if: WhatIfView | None
+    """Null in records of older versions."""
     has_overload: bool
     """An option cannot carry the load, so that its times say nothing."""
 
@@ -211,6 +218,7 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
     reuse, latency = reuse_parts(record, texts, drawn), latency_parts(record, texts)
     sizing, economics = sizing_parts(record, texts), economics_parts(record, texts)
     uncertainty, fleets = uncertainty_parts(record, texts), fleet_parts(record, texts)
+    room = kv_parts(record, texts)
     parts = {
         "reuse": reuse,
         "latency": latency,
@@ -220,7 +228,7 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         "fleets": tuple(one for one in fleets if one.id != LADDER),
         "ladder": tuple(one for one in fleets if one.id == LADDER),
     }
-    shown = shown.union(*(part.anchors for part in (*reuse, *latency, *sizing)))
+    shown = shown.union(*(part.anchors for part in (*reuse, *latency, *sizing, *room)))
     return PageView(
         charts=drawn,
         answers=answers(record, texts, drawn, parts),
@@ -240,6 +248,7 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         reuse=reuse,
         latency=latency,
         sizing=sizing,
+        kv=room,
         economics=economics,
         notice=still_climbing(record, texts),
         validity=tuple(
@@ -256,6 +265,7 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         fleets=parts["fleets"],
         uncertainty=uncertainty,
         titles={option.id: safe_text(option.title) for option in record.options},
+        what_if=what_if_view(record, texts),
         has_overload=any(not option.is_feasible for option in record.options),
         queries=tuple(sorted({t.query for t in record.tables.values() if t.query is not None})),
     )

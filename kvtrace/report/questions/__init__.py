@@ -13,6 +13,7 @@ from kvtrace.report.questions.capacity import capacity
 from kvtrace.report.questions.economics import economics_parts
 from kvtrace.report.questions.groups import groups
 from kvtrace.report.questions.how_much import how_much, still_climbing
+from kvtrace.report.questions.kv_room import kv_parts
 from kvtrace.report.questions.latency import hits_help, quantiles, tail
 from kvtrace.report.questions.part import SHORT_ROWS, Notice, Part
 from kvtrace.report.questions.policies import policies
@@ -30,6 +31,7 @@ __all__ = [
     "Notice",
     "Part",
     "economics_parts",
+    "kv_parts",
     "latency_parts",
     "reuse_parts",
     "sizing_parts",
