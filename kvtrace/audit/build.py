@@ -149,10 +149,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         tables=tables,
         reproduce=_reproduce(inputs),
         replay_window=basis.window,
-        absent_options=[
-            AbsentOption(id=one.option_id, title=one.title, reason=one.reason)
-            for one in inputs.absent_options
-        ],
+        absent_options=_absent(inputs),
         options_left_to_full=inputs.options_left_to_full,
         frontier=build_frontier(basis.options, inputs.mixes),
         fleets=fleets,
@@ -169,6 +166,14 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         uncertainty=uncertainty,
         what_if=_what_if(inputs, case, weighing, verdict, part.sizing, tables),
     )
+
+
+def _absent(inputs: AuditInput) -> list[AbsentOption]:
+    """Options that cannot be replayed here."""
+    return [
+        AbsentOption(id=one.option_id, title=one.title, reason=one.reason)
+        for one in inputs.absent_options
+    ]
 
 
 def _what_if(
