@@ -18,7 +18,6 @@ _KEPT: Final = frozenset(
         "command",
         "content_digest",
         "dataset_digest",
-        "flag",
         "id",
         "inputs",
         "link_id",

@@ -41,7 +41,7 @@ _SENTENCE_JOINTS: Final = ((". ", "。"), ("; ", "；"))
 """Where sentences are put together, with what stands there instead; each is translated alone."""
 _LIST_JOINTS: Final = ((": ", "："), (", and ", "，且"), (", ", "、"), (" and ", " 和 "))
 """The same within a sentence, which is translated whole or not at all."""
-_UNITS: Final = frozenset(("min", "ms", "ns", "us"))
+_UNITS: Final = frozenset(("min", "ms", "ns", "us", "utc"))
 _LEAST_FIXED: Final = 24
 """Characters of a pattern that may hold values which stay English; shorter ones fit too much."""
 _MOST_DEPTH: Final = 24

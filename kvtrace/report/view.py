@@ -18,6 +18,7 @@ from kvtrace.report.format import (
     pick_scale,
     safe_text,
 )
+from kvtrace.report.headings import heading
 from kvtrace.report.texts import Texts
 
 MAX_ROWS: Final = 200
@@ -147,6 +148,15 @@ def title_of(id: str) -> str:
     return f"{label_of(idea)} ({safe_text(subject, limit=60)})" if subject else label_of(idea)
 
 
+def named(id: str, texts: Texts) -> str:
+    """A quantity's id in the language of the page; English ones are the id without underscores."""
+    if texts.lang == "en":
+        return title_of(id)
+    idea, _, subject = id.partition(":")
+    words = heading(texts, idea, "")
+    return f"{words}（{safe_text(subject, limit=60)}）" if subject else words
+
+
 _ORIGINS: Final[Mapping[Basis, Origin]] = {
     "measured": "measured",
     "idealised": "computed",
@@ -266,7 +276,7 @@ def quantity_view(quantity: Quantity, texts: Texts) -> QuantityView:
         interval = None
     return QuantityView(
         id=quantity.id,
-        title=safe_text(quantity.title) or title_of(quantity.id),
+        title=safe_text(quantity.title) or named(quantity.id, texts),
         text=text,
         interval=interval,
         interval_reason=safe_text(quantity.interval_reason)
