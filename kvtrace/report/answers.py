@@ -64,8 +64,8 @@ def answers(record: AuditRecord, texts: Texts, drawn: Charts, parts: Parts) -> d
         "reuse": _first(parts["reuse"], "how_much"),
         "kv": _said(drawn["kv"]),
         "ledger": _said(drawn["ledger"]),
-        "latency": _interference(record, texts, parts),
-        "options": _said(drawn["frontier"]) or _said(drawn["ttft_parts"]),
+        "latency": _interference(record, texts, parts) or _said(drawn["latency"]),
+        "options": _cheapest(drawn["frontier"], texts) or _said(drawn["ttft_parts"]),
         "economics": _first(parts["economics"], "payback"),
         "findings": _findings(record, texts),
         "timeline": _said(drawn["replay_time"]) or _said(drawn["over_time"]),
@@ -79,6 +79,11 @@ def answers(record: AuditRecord, texts: Texts, drawn: Charts, parts: Parts) -> d
 def _said(view: ChartView) -> str:
     """What a figure says, where it can be drawn."""
     return view.summary if view.figure is not None else ""
+
+
+def _cheapest(view: ChartView, texts: Texts) -> str:
+    """What the frontier says; how to test KV in fewer bits stands below the table of options."""
+    return _said(view).replace(f" {texts('options.accuracy')}", "")
 
 
 def _first(parts: Sequence[Part], id: str, *, last: bool = False) -> str:

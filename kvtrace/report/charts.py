@@ -135,13 +135,19 @@ def swings(
         "xaxis": axis_layout(x, [*values, middle, 0.0]),
         "yaxis": category_rows(rows),
     }
-    layout["xaxis"] |= {"rangemode": "tozero"}
+    known = [*(v for v in values if isinstance(v, int | float)), middle, 0.0]
+    margin = (max(known) - min(known)) * _SWING_MARGIN
+    layout["xaxis"] |= {"range": [min(known) - margin, max(known) + margin]}
     _add_marks(layout, [Mark(middle, middle_label), Mark(0.0, zero_label)], x=x)
     traces = []
     for one in series:
         reach = [v - middle if isinstance(v, int | float) else None for v in one.x]
         traces.append(_bar(one, horizontal=True) | {"x": reach, "base": middle})
     return _dump(traces, layout)
+
+
+_SWING_MARGIN: Final = 0.04
+"""Room beyond the longest bar, as a share of the axis."""
 
 
 def side_by_side(panels: Sequence[Panel]) -> str:

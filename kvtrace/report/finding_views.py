@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Final
 
 from kvtrace.audit.record import AuditRecord, Finding
@@ -15,6 +16,9 @@ SEVERITIES: Final = ("critical", "warning", "info")
 """The gravest first."""
 _ACTIONS: Final = ("move_less", "faster", "nearer", "measure", "other")
 _SENTENCE: Final = re.compile(r"(?<=[^\s.])[.;] |\. |。")
+_CLAUSE: Final = re.compile(r"[,;:(]")
+_ALIKE: Final = 0.75
+"""How much of their first clauses two actions share to be one."""
 _MOST: Final = 190
 """Longest first sentence of a finding, in characters."""
 
@@ -90,14 +94,24 @@ def first_sentence(message: str) -> str:
     return f"{cut}…"
 
 
+def _alike(action: str, told: Iterable[str]) -> str:
+    """The action of the list that asks for the same thing, else the action itself."""
+    mine = _CLAUSE.split(action, maxsplit=1)[0]
+    for other in told:
+        theirs = _CLAUSE.split(other, maxsplit=1)[0]
+        if SequenceMatcher(a=mine, b=theirs, autojunk=False).ratio() >= _ALIKE:
+            return other
+    return action
+
+
 def action_groups(findings: Sequence[Finding]) -> tuple[ActionGroup, ...]:
-    """The actions by kind; those of equal words stand once."""
+    """The actions by kind; those that begin with nearly the same words stand once."""
     groups = []
     for kind in _ACTIONS:
         actions: dict[str, list[Finding]] = {}
         for finding in findings:
             if finding.action_kind == kind:
-                actions.setdefault(finding.action, []).append(finding)
+                actions.setdefault(_alike(finding.action, actions), []).append(finding)
         members = tuple(Action(text, tuple(asked)) for text, asked in actions.items())
         if members:
             groups.append(ActionGroup(kind, members))

@@ -185,6 +185,7 @@ def _swings(known: Uncertainty, texts: Texts) -> Part:
                 table,
                 summary=texts("chart.tornado.summary", middle=_money(known.net_middle, texts)),
                 origin="modelled",
+                is_wide=True,
             ),
         ),
     )

@@ -61,8 +61,7 @@
     displaylogo: false,
     showSendToCloud: false,
     responsive: true,
-    displayModeBar: "hover",
-    modeBarButtons: [["toImage"]],
+    displayModeBar: false, /* a button inside a figure that is an image is out of reach */
   };
 
   /* Colours are CSS variables, so that one figure serves both themes. */
@@ -99,8 +98,7 @@
     element.style.height = `${figure.layout.height}px`; /* a resize measures the element */
     if (printing) figure.layout.width = PRINT_WIDTH;
     else if (element.clientWidth < NARROW) fitNarrow(figure, element);
-    const options = { ...config, toImageButtonOptions: { format: "svg", filename: `kvtrace-${element.id}` } };
-    return Plotly.react(element, figure.data, figure.layout, options).then(() => {
+    return Plotly.react(element, figure.data, figure.layout, config).then(() => {
       element.dataset.drawn = "true";
     });
   };

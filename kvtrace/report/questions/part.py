@@ -108,6 +108,7 @@ def chart_of(
     summary: str,
     origin: Origin = "computed",
     title: str | None = None,
+    is_wide: bool = False,
 ) -> ChartView:
     """A chart with its sentence and the table that it was drawn from."""
     return ChartView(
@@ -117,4 +118,5 @@ def chart_of(
         summary=summary,
         figure=figure,
         table=table,
+        is_wide=is_wide,
     )
