@@ -197,13 +197,13 @@ def facets(
     """Lines in a grid of panels on one shared pair of axes; the first panel names the series."""
     width = min(columns, len(panels))
     rows = -(-len(panels) // width)
-    layout = _layout(110 + 190 * rows)
+    layout = _layout(120 + 200 * rows)
     layout["grid"] = {
         "rows": rows,
         "columns": width,
         "pattern": "coupled",
         "xgap": 0.06,
-        "ygap": 0.34,
+        "ygap": 0.42,
     }
     values = [v for panel in panels for one in panel.series for v in one.y]
     for column in range(1, width + 1):
@@ -234,7 +234,7 @@ def facets(
 
 def _facet_title(text: str, place: Mapping[str, str]) -> dict[str, Any]:
     return {
-        "text": plot_text(text, width=30),
+        "text": plot_text(text, width=20),
         "xref": f"{place['xaxis']} domain",
         "yref": f"{place['yaxis']} domain",
         "x": 0,

@@ -87,7 +87,11 @@ def _qualifiers(one: QuantityView) -> tuple[str, ...]:
 
 def first_sentence(message: str) -> str:
     """The first sentence of a message, cut at a word where it is long."""
-    head = _SENTENCE.split(message, maxsplit=1)[0]
+    head = message
+    for end in _SENTENCE.finditer(message):
+        if message.count("(", 0, end.start()) == message.count(")", 0, end.start()):
+            head = message[: end.start()]
+            break
     if len(head) <= _MOST:
         return head
     cut = head[:_MOST].rsplit(" ", 1)[0].rstrip(",;:")

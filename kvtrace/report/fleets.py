@@ -308,7 +308,7 @@ def _ladder_summary(fleets: FleetSizes, titles: Titles, texts: Texts) -> str:
         key = (resource(one.binds, texts), resource(one.next, texts))
         groups.setdefault(key, []).append(_title(titles, one.option))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    return texts("chart.ladder.join").join(
+    said = texts("chart.ladder.join").join(
         texts(
             "chart.ladder.group" if len(names) > 2 else "chart.ladder.named",
             binds=binds,
@@ -318,6 +318,7 @@ def _ladder_summary(fleets: FleetSizes, titles: Titles, texts: Texts) -> str:
         )
         for (binds, then), names in ordered[:_MOST_GROUPS]
     )
+    return f"{said[:1].upper()}{said[1:]}"
 
 
 _MOST_GROUPS: Final = 3

@@ -40,6 +40,9 @@ def test_a_figure_does_not_repeat_the_answer_above_it() -> None:
 def test_the_line_of_a_finding_is_its_first_sentence() -> None:
     assert first_sentence("One fact (8 %). Then more") == "One fact (8 %)"
     assert first_sentence("At 1.5 GB/s; later") == "At 1.5 GB/s"
+    assert (
+        first_sentence("94 % (modelled; of 3 hits) lose. More") == "94 % (modelled; of 3 hits) lose"
+    )
     long = first_sentence("word " * 100)
     assert len(long) <= 191
     assert long.endswith("word…")

@@ -137,6 +137,15 @@ def test_verdict_is_on_the_first_screen(browser: Chromium, page: Path) -> None:
 _CHART_WIDTHS = f"{_SHOWN}.map(c => [c.querySelector('svg').width.baseVal.value, c.clientWidth])"
 
 
+def test_verdict_prints_on_one_page(browser: Chromium, page: Path) -> None:
+    """A4 less its margins, at 96 px an inch: 184 mm by 269 mm."""
+    browser.open(page, width=695, height=1016)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    bottom = browser.evaluate("document.getElementById('verdict').getBoundingClientRect().bottom")
+    browser.call("Emulation.setEmulatedMedia", media="")
+    assert bottom < 1016
+
+
 def test_charts_keep_their_height_and_follow_the_width(browser: Chromium, page: Path) -> None:
     heights = f"{_SHOWN}.map(c => c.clientHeight)"
     browser.open(page, width=1440)
