@@ -31,6 +31,7 @@ from kvtrace.cli import (
     query,
     replay,
     report,
+    shells,
     sniff,
     synth,
     verify,
@@ -104,8 +105,23 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise SystemExit(ExitCode.INTERRUPTED)
 
 
+def _completed() -> int | None:
+    """The exit code of an answer to a shell; None where no shell asks."""
+    if not os.environ.get(shells.VARIABLE):
+        return None
+    answer = shells.answer(typer.main.get_command(app), os.environ)
+    if answer is None:
+        return None
+    text, code = answer
+    typer.echo(text)
+    return code
+
+
 def _guarded(arguments: Sequence[str]) -> int:
     try:
+        completed = _completed()
+        if completed is not None:
+            return completed
         code = app(args=list(arguments), prog_name="kvtrace", standalone_mode=False)
     except typer.TyperException as fault:
         return _misused(fault, next((one for one in arguments if one in _NAMES), ""))

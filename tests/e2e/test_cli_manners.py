@@ -16,6 +16,7 @@ import pytest
 import typer
 
 from kvtrace import api
+from kvtrace.cli import shells
 from kvtrace.cli.app import app
 from kvtrace.cost.gpus import gpu_names
 from kvtrace.errors import UsageError
@@ -150,7 +151,7 @@ def test_no_escape_reaches_a_pipe(kvtrace: Run) -> None:
 
 def completed(line: str, **environment: str) -> list[str]:
     """What bash would offer at the end of this line."""
-    words = shlex.split(line)
+    words = line.split()
     number = len(words) if line.endswith(" ") else len(words) - 1
     done = subprocess.run(
         [sys.executable, "-m", "kvtrace"],
@@ -178,10 +179,36 @@ def completed(line: str, **environment: str) -> list[str]:
         ("kvtrace ledger --path pool_tcp,local", ["pool_tcp,local_nvme"]),
         ("kvtrace query reuse/summ", ["reuse/summary"]),
         ("kvtrace analyze --dep", ["--depth"]),
+        ("kvtrace analyze --depth=f", ["full"]),
+        ("kvtrace analyze -q --lang z", ["zh"]),
+        ("kvtrace cost val", ["validate"]),
+        ("kvtrace report x --to j", ["json"]),
+        ("kvtrace query reports/x reuse/summ", ["reuse/summary"]),
+        ("kvtrace query reports/x --limit 5 reuse/summ", ["reuse/summary"]),
+        ("kvtrace explain net_negative net_neg", []),
+        ("kvtrace llm 'Meta-Llama-3.1-70", ["Meta-Llama-3.1-70B"]),
+        ("kvtrace verify ", []),
     ],
 )
 def test_a_shell_completes_values(line: str, wanted: list[str]) -> None:
     assert completed(line) == wanted
+
+
+def test_other_shells_get_help_and_what_is_typed_has_no_types_checked() -> None:
+    zsh = {"_KVTRACE_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "kvtrace ver"}
+    root = typer.main.get_command(app)
+    said = "The headline numbers again, by another way."
+    assert shells.answer(root, zsh) == (f'_arguments \'*: :(("verify":"{said}"))\'', 0)
+    assert shells.answer(root, zsh | {"_TYPER_COMPLETE_ARGS": "kvtrace verify "}) == ("_files", 0)
+    fish = {"_KVTRACE_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": "kvtrace sni"}
+    action = "_TYPER_COMPLETE_FISH_ACTION"
+    told = "What each file is, and what would make it say more."
+    assert shells.answer(root, fish | {action: "get-args"}) == (f"sniff\t{told}", 0)
+    assert shells.answer(root, fish | {action: "is-args"}) == ("", 0)
+    none = fish | {"_TYPER_COMPLETE_ARGS": "kvtrace nothing", action: "is-args"}
+    assert shells.answer(root, none) == ("", 1)
+    assert shells.answer(root, {"_KVTRACE_COMPLETE": "complete_powershell"}) is None
+    assert shells.answer(root, {}) is None
 
 
 def test_completed_values_are_those_that_exist() -> None:
@@ -202,6 +229,25 @@ def test_completed_values_are_those_that_exist() -> None:
 
 
 def test_completion_loads_nothing_heavy() -> None:
+    line = {
+        "_KVTRACE_COMPLETE": "complete_zsh",
+        "_TYPER_COMPLETE_ARGS": "kvtrace replay x --option ",
+    }
+    probe = "import sys; from kvtrace.cli import run; run([]); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", probe],
+        env={**os.environ, **line},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "pool_dram_tcp" in done.stdout
+    loaded = done.stdout.splitlines()[-1].split()
+    assert "kvtrace.cli.shells" in loaded
+    assert [name for name in (*HEAVY, "pydantic") if name in loaded] == []
+
+
+def test_no_value_that_can_be_completed_needs_a_heavy_library() -> None:
     kinds = ("finding", "format", "gate", "hardware", "llm", "name", "option", "query", "synth")
     probe = (
         "import sys; from kvtrace import api\n"
