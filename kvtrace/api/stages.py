@@ -15,6 +15,7 @@ from kvtrace.api import policy_tables, pool_tables
 from kvtrace.api.degraded import degraded_modes
 from kvtrace.api.fleet_loads import PeakHour, replayed_windows
 from kvtrace.api.fleet_sizes import size_fleets, with_ends
+from kvtrace.api.logged import logged_requests
 from kvtrace.api.mixes import with_mixes
 from kvtrace.api.observed import with_observed
 from kvtrace.api.opened import DATASET_FOLDER, whole_trace
@@ -211,6 +212,7 @@ def audit_input(
         generated_at=_generated_at(),
         span_s=span_s,
         reuse_value=value,
+        logged=logged_requests(dataset, replays.trace),
     )
 
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from kvtrace.audit.assumptions import build_assumptions, from_constant
 from kvtrace.audit.bounds import knows_flops
 from kvtrace.audit.data import build_data
+from kvtrace.audit.drilldown.build import build_drilldown
 from kvtrace.audit.findings.check import Evidence, LinkRow, MoveRow
 from kvtrace.audit.findings.link_rows import LinkSources, link_rows, links_table
 from kvtrace.audit.findings.moves import move_rows, moves_table
 from kvtrace.audit.findings.registry import find_all
 from kvtrace.audit.findings.sampling import sampled_log, sampling_validity
+from kvtrace.audit.fit.build import build_fits
 from kvtrace.audit.fleet.build import build_fleet_sizes
 from kvtrace.audit.fleet.record import FleetSizes
 from kvtrace.audit.inputs import AuditInput
@@ -20,6 +22,8 @@ from kvtrace.audit.money.bills import build_bills
 from kvtrace.audit.money.build import Priced, build_economics
 from kvtrace.audit.money.calendar import last_day, windows_per_day
 from kvtrace.audit.money.gpu_worth import gpu_worth, load_profile
+from kvtrace.audit.money.pool_over_rival import Pair
+from kvtrace.audit.money.record import Economics
 from kvtrace.audit.options.frontier import build_frontier
 from kvtrace.audit.options.table import Money, add_instances, build_options
 from kvtrace.audit.record import (
@@ -153,18 +157,28 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
         options_left_to_full=inputs.options_left_to_full,
         frontier=build_frontier(basis.options, inputs.mixes),
         fleets=fleets,
-        economics=build_economics(
-            basis.options,
-            basis.money,
-            pair_of(case, verdict.option, basis.money),
-            window=basis.window,
-            windows_per_day=windows_per_day(data, basis.window),
-            as_quantity=from_constant,
-        ),
+        economics=_economics(basis, pair_of(case, verdict.option, basis.money)),
         sharing=basis.sharing,
         sizing=part.sizing,
         uncertainty=uncertainty,
         what_if=_what_if(inputs, case, weighing, verdict, part.sizing, tables),
+        drilldown=build_drilldown(
+            inputs.trace, inputs.replays, inputs.logged, weighed=verdict.option
+        ),
+        fits=build_fits(
+            inputs.trace, inputs.replays, inputs.logged, is_raised=inputs.fleet.is_raised
+        ),
+    )
+
+
+def _economics(basis: _Basis, pair: Pair | None) -> Economics:
+    return build_economics(
+        basis.options,
+        basis.money,
+        pair,
+        window=basis.window,
+        windows_per_day=windows_per_day(basis.data, basis.window),
+        as_quantity=from_constant,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 import polars as pl
 
 from kvtrace.audit.fleet.facts import FleetFacts
+from kvtrace.audit.logged import LoggedRequests
 from kvtrace.audit.options.mixes import MixFacts
 from kvtrace.audit.record import Cell
 from kvtrace.audit.sizing.worth import ReuseValue
@@ -138,6 +139,8 @@ class AuditInput:
     """What a search over mixes of options did."""
     reuse_value: ReuseValue | None = None
     """What one reused token is worth; null: no reuse, or no price of a prefill."""
+    logged: LoggedRequests | None = None
+    """What the log says of each request of `trace`; null: not at hand."""
 
     @property
     def unconfirmed(self) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from kvtrace.audit.drilldown.record import Drilldown
+from kvtrace.audit.fit.record import Fit
 from kvtrace.audit.fleet.record import FleetSizes
 from kvtrace.audit.money.record import Economics
 from kvtrace.audit.quantity import OriginState as OriginState
@@ -446,3 +448,7 @@ class AuditRecord(msgspec.Struct, kw_only=True):
     """Of the verdict's money; null where no pool is weighed, or no money a month is given."""
     what_if: WhatIf | None = None
     """What the page recomputes when a reader changes an input; null in records before it."""
+    drilldown: Drilldown | None = None
+    """Single requests; null where nothing was replayed."""
+    fits: list[Fit] = []
+    """Predicted against observed TTFT and prefill; empty: the running system was not replayed."""

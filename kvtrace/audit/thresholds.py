@@ -106,6 +106,18 @@ TAIL_TOLERANCE: Final = Threshold(
     "policy: two replays that differ by less are equal; or by the uncertainty of the lookup, if "
     "that is more",
 )
+FIT_CLOSE: Final = Threshold(
+    "fit_close",
+    0.1,
+    "ratio",
+    "policy: a median of predicted over observed times within this of 1 is called close",
+)
+ENOUGH_IN_FIT: Final = Threshold(
+    "fit_bucket_requests",
+    20,
+    "requests",
+    "policy: a median of fewer requests calls no bucket of prompt lengths uneven",
+)
 TPOT_TOLERANCE: Final = Threshold(
     "slo_tolerance_tpot",
     0.05,

@@ -31,6 +31,7 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "latency": ("latency",),
     "economics": ("economics", "sizing"),
     "findings": ("ladder",),
+    "fit": ("fit",),
 }
 """By section, the questions whose first chart stands at its head."""
 INTERFERENCE: Final = "long_prompts_hurt_short"
@@ -72,6 +73,7 @@ def answers(record: AuditRecord, texts: Texts, drawn: Charts, parts: Parts) -> d
         "assumptions": _assumptions(record, texts),
         "quality": _quality(record, texts),
         "running": _running(record, texts),
+        "fit": _fit(parts["fit"]),
     }
     return {section: said for section, said in every.items() if said}
 
@@ -84,6 +86,11 @@ def _said(view: ChartView) -> str:
 def _cheapest(view: ChartView, texts: Texts) -> str:
     """What the frontier says; how to test KV in fewer bits stands below the table of options."""
     return _said(view).replace(f" {texts('options.accuracy')}", "")
+
+
+def _fit(parts: Sequence[Part]) -> str:
+    """How far off the first time is that was measured."""
+    return next((part.sentences[0] for part in parts if part.sentences), "")
 
 
 def _first(parts: Sequence[Part], id: str, *, last: bool = False) -> str:

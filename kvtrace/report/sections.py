@@ -10,14 +10,15 @@ from kvtrace.audit.record import AuditRecord, Cell, Table, Validity
 from kvtrace.report.about import given_inputs
 from kvtrace.report.amounts import RatioView, amounts, ratios
 from kvtrace.report.answers import answers, leads
+from kvtrace.report.drilldown import DrilldownView, drilldown_view
 from kvtrace.report.figures import all_charts, running
 from kvtrace.report.finding_views import (
-    SEVERITIES,
     ActionGroup,
     FindingView,
     action_groups,
     finding_views,
 )
+from kvtrace.report.fit import fit_parts
 from kvtrace.report.fleets import LADDER, fleet_parts
 from kvtrace.report.format import Scale, format_value, pick_scale, safe_text
 from kvtrace.report.option_table import option_details
@@ -59,6 +60,8 @@ SECTIONS: Final = (
     "assumptions",
     "quality",
     "running",
+    "fit",
+    "drilldown",
     "reproduce",
     "glossary",
 )
@@ -200,6 +203,10 @@ class PageView:
     """By id of an option: its title, for the tables that name options by id."""
     what_if: WhatIfView | None
     """Null in records of older versions."""
+    fit: tuple[Part, ...]
+    """The questions about how far the model is off."""
+    drilldown: DrilldownView | None
+    """Single requests; null where nothing was replayed."""
     has_overload: bool
     """An option cannot carry the load, so that its times say nothing."""
 
@@ -227,6 +234,7 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         "uncertainty": uncertainty,
         "fleets": tuple(one for one in fleets if one.id != LADDER),
         "ladder": tuple(one for one in fleets if one.id == LADDER),
+        "fit": fit_parts(record, texts),
     }
     shown = shown.union(*(part.anchors for part in (*reuse, *latency, *sizing, *room)))
     return PageView(
@@ -251,12 +259,8 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         kv=room,
         economics=economics,
         notice=still_climbing(record, texts),
-        validity=tuple(
-            sorted(record.data.validity, key=lambda one: SEVERITIES.index(one.severity))
-        )[:MAX_NOTES],
-        checks=tuple(
-            table_view(record.tables[id]) for id in sorted(record.tables) if _is_check(id)
-        ),
+        validity=_validity(record),
+        checks=_checks(record),
         inputs=tuple(safe_text(one) for one in given_inputs(record)),
         window=_window(record, texts),
         ceiling=_ceiling(record),
@@ -266,6 +270,8 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         uncertainty=uncertainty,
         titles={option.id: safe_text(option.title) for option in record.options},
         what_if=what_if_view(record, texts),
+        fit=parts["fit"],
+        drilldown=drilldown_view(record, texts),
         has_overload=any(not option.is_feasible for option in record.options),
         queries=tuple(sorted({t.query for t in record.tables.values() if t.query is not None})),
     )

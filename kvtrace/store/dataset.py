@@ -219,6 +219,14 @@ class Dataset:
         frame = pl.concat([pl.read_parquet(part) for part in parts])
         return frame.select(list(TABLES[name].polars_schema()))
 
+    def select(self, table: str, columns: Sequence[str], *, of: pl.DataFrame) -> pl.DataFrame:
+        """Some columns of the rows whose keys are in `of`, which names its key columns."""
+        frames = [TABLES[table].empty().select(columns)]
+        for part in self.parts(table):
+            rows = pl.read_parquet(part, columns=list(columns))
+            frames.append(rows.join(of, on=of.columns, how="semi"))
+        return pl.concat(frames)
+
     def session(
         self,
         *,

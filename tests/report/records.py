@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvtrace.audit import record as r
 from kvtrace.audit.options.frontier import build_frontier
 from kvtrace.schema.manifest import FileEntry, Note, SourceEntry
+from tests.report.drilled import make_drilldown, make_fit
 from tests.report.fleet_records import make_fleets
 
 BUCKETS = (0, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -527,6 +528,8 @@ def make_record() -> r.AuditRecord:
     entry = make_file()
     return r.AuditRecord(
         schema_version=r.AUDIT_SCHEMA_VERSION,
+        drilldown=make_drilldown(),
+        fits=[make_fit(), make_fit(what="prefill", says="close", ratio_p50=1.0)],
         generated_at=None,
         data=r.Data(
             requests=12_031,
@@ -734,7 +737,8 @@ def make_bare_record() -> r.AuditRecord:
     )
     record.kv.bytes_requested_block_rounded = record.kv.bytes_distinct = None
     record.options = []
-    record.frontier = record.fleets = None
+    record.frontier = record.fleets = record.drilldown = None
+    record.fits = []
     record.findings = []
     record.tables = {}
     record.assumptions = []

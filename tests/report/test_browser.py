@@ -127,6 +127,28 @@ def test_a_link_to_a_finding_opens_it(browser: Chromium, page: Path) -> None:
     browser.wait_for(f"Math.abs({top}) < 200")
 
 
+def test_requests_are_filtered_by_kind_and_length(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    shown = "[...document.querySelectorAll('#drill-list > li')].map((row) => !row.hidden)"
+
+    def choose(name: str, value: str) -> list[bool]:
+        browser.evaluate(
+            f"(() => {{ const one = document.querySelector('#drill-filter [name={name}]');"
+            f" one.value = '{value}';"
+            " one.dispatchEvent(new Event('change', { bubbles: true })); })()"
+        )
+        found: list[bool] = browser.evaluate(shown)
+        return found
+
+    assert browser.evaluate("document.getElementById('drill-filter').hidden") is False
+    assert browser.evaluate(shown) == [True, True]
+    assert choose("kind", "slow") == [False, True]
+    count = browser.evaluate("document.getElementById('drill-count').textContent")
+    assert count.startswith("1 of 2")
+    assert choose("bucket", "4096") == [False, False]
+    assert choose("kind", "") == [True, False]
+
+
 def test_verdict_is_on_the_first_screen(browser: Chromium, page: Path) -> None:
     browser.open(page, width=1440, height=900)
     assert (

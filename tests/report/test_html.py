@@ -100,7 +100,7 @@ def poison(value: object) -> object:
     if isinstance(value, dict):
         keep = {"outcome", "confidence", "severity", "kind", "action_kind", "evidence_grade"}
         keep |= {"basis", "role", "clock", "compression", "unit", "binds", "columns", "units", "id"}
-        keep |= {"load_basis", "state"}
+        keep |= {"load_basis", "state", "says", "what", "why_option"}
         return {k: v if k in keep else poison(v) for k, v in value.items()}
     if isinstance(value, list):
         return [poison(one) for one in value]

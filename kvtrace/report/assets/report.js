@@ -206,6 +206,24 @@
     window.setTimeout(() => { button.textContent = before; }, 1400);
   });
 
+  /* The requests of the drill-down, by kind and prompt length. */
+  const filter = document.getElementById("drill-filter");
+  if (filter !== null) {
+    const rows = [...document.querySelectorAll("#drill-list > li")];
+    const count = document.getElementById("drill-count");
+    const choices = [...filter.querySelectorAll("select")];
+    const choose = () => {
+      for (const row of rows) {
+        const isWanted = choices.every((one) => one.value === "" || row.dataset[one.name] === one.value);
+        row.hidden = !isWanted;
+      }
+      const shown = rows.filter((row) => !row.hidden).length;
+      count.textContent = count.dataset.text.replace("#shown", shown).replace("#of", rows.length);
+    };
+    filter.hidden = false;
+    filter.addEventListener("change", choose);
+  }
+
   /* A link to a finding, a question or a table opens everything around it. */
   const unfold = () => {
     const target = document.getElementById(decodeURIComponent(window.location.hash.slice(1)));

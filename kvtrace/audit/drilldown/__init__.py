@@ -1,0 +1,1 @@
+"""Single requests with their timeline and their place in the log."""

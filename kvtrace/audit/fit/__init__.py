@@ -1,0 +1,1 @@
+"""How far the model is off: predicted against observed, request by request."""
