@@ -13,6 +13,7 @@ from kvtrace.report.answers import answers, leads
 from kvtrace.report.drilldown import DrilldownView, drilldown_view
 from kvtrace.report.figures import all_charts, running
 from kvtrace.report.finding_views import (
+    SEVERITIES,
     ActionGroup,
     FindingView,
     action_groups,
@@ -275,6 +276,15 @@ def page_view(record: AuditRecord, texts: Texts) -> PageView:
         has_overload=any(not option.is_feasible for option in record.options),
         queries=tuple(sorted({t.query for t in record.tables.values() if t.query is not None})),
     )
+
+
+def _validity(record: AuditRecord) -> tuple[Validity, ...]:
+    ordered = sorted(record.data.validity, key=lambda one: SEVERITIES.index(one.severity))
+    return tuple(ordered[:MAX_NOTES])
+
+
+def _checks(record: AuditRecord) -> tuple[TableView, ...]:
+    return tuple(table_view(record.tables[id]) for id in sorted(record.tables) if _is_check(id))
 
 
 def _ttfts(record: AuditRecord) -> list[Cell]:

@@ -89,7 +89,7 @@ def test_every_chart_is_drawn(browser: Chromium, page: Path) -> None:
         "[...document.querySelectorAll('.chart')].map(c =>"
         " c.querySelectorAll('.trace, .point, .bars path').length)"
     )
-    assert len(drawn) == 15
+    assert len(drawn) == 17
     assert min(drawn) > 0
     assert browser.events == CLEAN
 
