@@ -30,16 +30,21 @@ _VALUES: Final = {
     "name": r"((?:(?! with |[,;:] ).)*?)",
     None: r"(.*?)",
 }
-_ADDED: Final = (
-    r"((?:[;:,.] .*?| \(.*?| (?:and|beside|beyond|of|on|until|with|without) .*?|, .*?,)?)"
-)
+_ADDED: Final = r"((?:[;:,.] .*?| \(.*?| (?:and|as|beside|until) .*?|, .*?,)?)"
 """A value right behind another one: nothing, or a piece that begins like one."""
 _NUMBER: Final = re.compile(r"\d(?:[\d,.]*\d)?")
 _CODE: Final = re.compile(r"`[^`]*`")
 _WORD: Final = re.compile(r"(?<![\w/.:-])[A-Za-z]?[a-z]{2,}(?![\w/]|:\S|[.]\w|-\w)")
 _SENTENCE_JOINTS: Final = ((". ", "。"), ("; ", "；"))
 """Where sentences are put together, with what stands there instead; each is translated alone."""
-_LIST_JOINTS: Final = ((": ", "："), (", and ", "，且"), (", ", "、"), (" and ", " 和 "))
+_LIST_JOINTS: Final = (
+    (": ", "："),
+    (", or ", "，或"),
+    (", and ", "，且"),
+    (", ", "、"),
+    (" and ", " 和 "),
+    (" or ", " 或 "),
+)
 """The same within a sentence, which is translated whole or not at all."""
 _UNITS: Final = frozenset(("min", "ms", "ns", "us", "utc"))
 _LEAST_FIXED: Final = 24
@@ -67,6 +72,11 @@ class _Pattern:
     fixed: int
     """Characters that are not values."""
     words: str
+
+    @property
+    def is_long(self) -> bool:
+        """It fits what it means to: much of it is fixed, or its values hold no joint."""
+        return self.fixed >= _LEAST_FIXED or "text" not in self.kinds
 
 
 def _pattern(english: str, words: str) -> _Pattern:
@@ -158,7 +168,7 @@ class Sentences:
 
     def _fitting(self, text: str, depth: int, *, is_long: bool) -> Iterator[str]:
         for pattern in self.patterns:
-            if (pattern.fixed >= _LEAST_FIXED) == is_long and pattern.probe in text:
+            if pattern.is_long == is_long and pattern.probe in text:
                 match = pattern.shape.fullmatch(text)
                 filled = match and self._filled(pattern, match, depth)
                 if filled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -10,6 +11,10 @@ from typing import Final, Literal, get_args
 
 Lang = Literal["en", "zh"]
 LANGS: Final[tuple[Lang, ...]] = get_args(Lang)
+
+
+_GAP: Final = re.compile(r"(?<=[\u3400-\u9fff，。：；、）]) +(?=[\u3400-\u9fff，。：；、（])")
+"""Spaces between Chinese characters, where a value is Chinese, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,8 @@ class Texts:
 
     def __call__(self, key: str, **values: object) -> str:
         """The string `key` with `{placeholders}` filled; a missing key is a bug and raises."""
-        return self.strings[key].format(**values)
+        said = self.strings[key].format(**values)
+        return _GAP.sub("", said) if self.lang == "zh" else said
 
     def has(self, key: str) -> bool:
         """Whether there is such a string."""
