@@ -402,3 +402,9 @@ def test_overloaded_options_are_named_instead_of_drawn() -> None:
     for option in record.options:
         option.is_feasible = False
     assert "HBM only" in (all_charts(record, EN)["ttft_parts"].figure or "")
+
+
+def test_every_drawn_chart_has_a_summary_and_its_table() -> None:
+    drawn = [view for view in all_charts(make_record(), EN).values() if view.figure is not None]
+    assert len(drawn) > 8
+    assert [view.id for view in drawn if view.table is None or not view.summary] == []

@@ -152,7 +152,22 @@ def ttft_percentiles(record: AuditRecord, texts: Texts) -> ChartView:
         origin="modelled",
         summary=summary,
         figure=charts.dots(series, x=Axis(texts("axis.ttft"), "seconds", log=True)),
+        table=table_view(
+            _percentile_table(record.options, texts),
+            source=texts("source.replay"),
+            origin="modelled",
+        ),
     )
+
+
+def _percentile_table(options: Sequence[Option], texts: Texts) -> Table:
+    columns = [("option", "name", texts("column.option"))]
+    columns += [(stat, "s", texts("column.seconds")) for stat in ("p50", "p90", "p99")]
+    rows: list[list[Cell]] = [
+        [option.title, option.ttft_s.p50, option.ttft_s.p90, option.ttft_s.p99]
+        for option in options
+    ]
+    return made_table("ttft_percentiles", texts("chart.ttft_percentiles.title"), columns, rows)
 
 
 def net_negative(record: AuditRecord, texts: Texts) -> ChartView:
