@@ -79,7 +79,7 @@ class _Other:
     texts: dict[str, int] = field(default_factory=dict)
     """Markup or attribute value to its place."""
     blocks: dict[str, Json] = field(default_factory=dict)
-    """By id of a JSON block: `{"map": {ours: other}}`, or `{"whole": …}`."""
+    """By id of a JSON block: `{"heads": …, "map": {ours: other}}`, or `{"whole": …}`."""
 
     def place(self, text: str) -> int:
         return self.texts.setdefault(text, len(self.texts))
@@ -140,9 +140,30 @@ def _other_data(ours: Json, other: Json) -> Json:
     """The strings that differ, if one table says them all; else the whole."""
     pairs: dict[str, str] = {}
     kept: set[str] = set()
-    if _pair(ours, other, pairs, kept) and not kept & pairs.keys():
-        return {"map": dict(pairs)}
-    return {"whole": other}
+    if not _pair(ours, other, pairs, kept) or kept & pairs.keys():
+        return {"whole": other}
+    heads = _heads(pairs, kept)
+    rest = {one: two for one, two in pairs.items() if _by_head(one, heads) != two}
+    return {"heads": dict(heads), "map": dict(rest)}
+
+
+def _heads(pairs: dict[str, str], kept: set[str]) -> dict[str, str]:
+    """What stands before the first colon, where all texts that begin so differ in that alone."""
+    heads: dict[str, str] = {}
+    refused = {one.partition(":")[0] for one in kept}
+    for one, two in pairs.items():
+        head, colon, tail = one.partition(":")
+        other = two.removesuffix(colon + tail)
+        if colon and (other == two or heads.setdefault(head, other) != other):
+            refused.add(head)
+        if not colon and heads.setdefault(one, two) != two:
+            refused.add(one)
+    return {one: two for one, two in heads.items() if one not in refused}
+
+
+def _by_head(text: str, heads: dict[str, str]) -> str:
+    head, colon, tail = text.partition(":")
+    return f"{heads[head]}{colon}{tail}" if head in heads else text
 
 
 def _pair(ours: Json, other: Json, pairs: dict[str, str], kept: set[str]) -> bool:

@@ -52,7 +52,19 @@ def test_figure_has_a_table_of_its_words() -> None:
         block('{"x":["a","b","a"],"n":1}'), block('{"x":["A","b","A"],"n":1}')
     )
     assert page == block('{"x":["a","b","a"],"n":1}')
-    assert json.loads(words)["blocks"] == {"f": {"map": {"a": "A"}}}
+    assert json.loads(words)["blocks"] == {"f": {"heads": {"a": "A"}, "map": {}}}
+
+
+def test_figure_says_what_stands_before_a_colon_once() -> None:
+    ours, other = '["a: 1","a: 2","a","b: c"]', '["A: 1","A: 2","A","B：C"]'
+    _, words = merge_languages(block(ours), block(other))
+    assert json.loads(words)["blocks"] == {"f": {"heads": {"a": "A"}, "map": {"b: c": "B：C"}}}
+
+
+def test_text_that_stays_keeps_its_head_out_of_the_table() -> None:
+    _, words = merge_languages(block('["a: 1","a","a: 9"]'), block('["A: 1","A","a: 9"]'))
+    wanted = {"heads": {}, "map": {"a": "A", "a: 1": "A: 1"}}
+    assert json.loads(words)["blocks"] == {"f": wanted}
 
 
 @pytest.mark.parametrize("other", ['["A","B"]', '["a","B"]', '["A"]'], ids=["two", "kept", "less"])

@@ -7,18 +7,24 @@
   const ownTexts = new Map();
   const ownAttributes = new Map();
   let isOther = false;
-  const mapped = (value, map) => {
-    if (typeof value === "string") return map[value] ?? value;
-    if (Array.isArray(value)) return value.map((one) => mapped(one, map));
+  const ownOf = (table, key) => (Object.hasOwn(table, key) ? table[key] : undefined);
+  const translated = (text, { heads, map }) => {
+    const head = text.split(":", 1)[0];
+    const other = ownOf(heads, head);
+    return ownOf(map, text) ?? (other === undefined ? text : other + text.slice(head.length));
+  };
+  const mapped = (value, change) => {
+    if (typeof value === "string") return translated(value, change);
+    if (Array.isArray(value)) return value.map((one) => mapped(one, change));
     if (value !== null && typeof value === "object") {
-      return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, mapped(v, map)]));
+      return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, mapped(v, change)]));
     }
     return value;
   };
   const dataOf = (id) => {
     const own = JSON.parse(document.getElementById(id).textContent);
-    const change = isOther ? other.blocks[id] : undefined;
-    return change === undefined ? own : change.whole ?? mapped(own, change.map);
+    const change = isOther ? ownOf(other.blocks, id) : undefined;
+    return change === undefined ? own : change.whole ?? mapped(own, change);
   };
   const swapWords = () => {
     isOther = !isOther;
