@@ -292,15 +292,15 @@ def _chance(record: AuditRecord) -> list[_Text]:
 
 
 _SIZES: Final = {
-    "best_bytes:pool_dram": "worth its price up to {} of DRAM",
-    "best_bytes:pool_ssd": "{} of flash",
-    "knee_bytes": "knee at {}",
+    "recommended_bytes:pool_dram": "recommended {} of DRAM",
+    "recommended_bytes:pool_ssd": "or {} of flash",
+    "nearly_all_bytes": "nearly all hits at {}",
     "ports_per_node": "{} a node",
 }
 
 
 def _size(record: AuditRecord) -> list[_Text]:
-    """How large a pool is worth its price, where there is room for a line."""
+    """How large a pool should be, where there is room for a line."""
     numbers = [] if record.sizing is None else record.sizing.numbers
     shown = [
         _SIZES[one.id].format(format_value(one.value, one.unit) or "unknown")

@@ -120,14 +120,26 @@ def _contention(flows: int) -> BreakEvenContention:
 
 
 def test_the_best_size_stands_with_its_worth_and_its_cost() -> None:
-    text = said(part_of(sized(2.0**32), "pool_size"))
-    assert "DRAM is worth its price up to 4 GiB" in text
+    record = sized(2.0**32)
+    sizes = [quantity("nearly_all_bytes", 2.0**31, "bytes")]
+    record.sizing = Sizing(numbers=sizes, residency=[], reuse=[], paths=[], contention=[])
+    text = said(part_of(record, "pool_size"))
+    assert "Recommended size of DRAM: 4 GiB, behind 8 GiB" in text
     assert "GPU time of $90.00/month for $40.00/month" in text
-    assert "bends at 2 GiB" in text
+    # The one that keeps nearly all hits is another size, and no size adds two points.
+    assert (
+        "Size that keeps nearly all hits (all but two points of the prompt tokens): 2 GiB" in text
+    )
+    assert "No size of a pool adds two points" in text
+    record.sizing.numbers.append(quantity("smallest_that_adds_bytes", 2.0**30, "bytes"))
+    text = said(part_of(record, "pool_size"))
+    assert "Smallest pool that adds hits" in text
+    assert "No size of a pool" not in text
+    assert text.count("Recommended size") == 1
 
 
 def test_no_size_and_no_price_are_two_sentences() -> None:
-    assert "no size of DRAM is worth its price" in said(part_of(sized(0.0), "pool_size"))
+    assert "Recommended size of DRAM: none" in said(part_of(sized(0.0), "pool_size"))
     assert "is unknown" in said(part_of(sized(None, None), "pool_size"))
 
 

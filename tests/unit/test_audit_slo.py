@@ -172,6 +172,21 @@ def test_a_rival_that_gives_the_instance_back_too_takes_it_from_the_pool() -> No
     assert saved.at_least == 0
     assert "Idle DRAM keeps" in saved.how
     assert "can be given back without a pool" in saved.how
+    assert fleets.matched_by("pool_dram_rdma_direct") == ("Idle DRAM", False)
+    # It keeps them clearly; then the match is shown.
+    dram = make_result("dram_idle", title="Idle DRAM", hits={"hbm": 2000, "host_dram": 800})
+    fleets = build_fleets(make_trace(), standard_replays(), fewer=(*fewer, dram))
+    assert fleets.matched_by("pool_dram_rdma_direct") == ("Idle DRAM", True)
+
+
+def test_nobody_matches_what_only_the_pool_gives_back_or_what_nothing_gives_back() -> None:
+    fleets = build_fleets(make_trace(), standard_replays(), fewer=standard_fewer())
+    assert fleets.matched_by("pool_dram_rdma_direct") == ("", False)
+    # No replay on fewer instances: the pool gives none back.
+    assert build_fleets(make_trace(), standard_replays()).matched_by("pool_dram_rdma_direct") == (
+        "",
+        False,
+    )
 
 
 def test_searched_counts_are_subtracted() -> None:
@@ -387,7 +402,10 @@ def test_the_curve_is_read_between_its_points() -> None:
     assert curve_ratio(CURVE, 150) == pytest.approx(0.2)
     assert curve_ratio(CURVE, 9_000) == pytest.approx(0.4)
     assert curve_ratio([], 10) == 0.0
-    assert blocks_for_ratio(CURVE, 0.3) == 200
+    assert blocks_for_ratio(CURVE, 0.3) == pytest.approx(200)
+    assert blocks_for_ratio(CURVE, 0.05) == pytest.approx(50)
+    assert blocks_for_ratio(CURVE, 0.2) == pytest.approx(150)
+    assert blocks_for_ratio(CURVE, 0.0) == 0.0
     assert blocks_for_ratio(CURVE, 0.5) is None
 
 

@@ -494,6 +494,44 @@ def test_the_sentence_on_latency_ends_the_reasons() -> None:
     assert decide(replace(PAYS, latency="TTFT p99: …"), []).reasons[-1] == "TTFT p99: …"
 
 
+@pytest.mark.parametrize(
+    ("is_shown", "said"),
+    [
+        (True, "Idle DRAM does on as few instances without a pool"),
+        (False, "no replay clearly shows that Idle DRAM needs more instances than the pool"),
+    ],
+)
+def test_a_pool_whose_rival_gives_back_as_much_is_not_said_to_free_too_little(
+    is_shown: bool, said: str
+) -> None:
+    few = pool(instances_saved=Range(0, 0, 0.7), matched_by="Idle DRAM", is_match_shown=is_shown)
+    verdict = decide(replace(PAYS, pools=few, prefill_utilisation=0.1), [])
+    assert verdict.outcome == "does_not_pay"
+    assert verdict.headline == f"A pool does not pay at this load: {said}"
+
+
+@pytest.mark.parametrize(
+    ("low", "said"),
+    [
+        (700.0, "every pool costs at least $700, of any size"),
+        (0.0, "state `operations_fte_share` (at its middle they cost $900 a month)"),
+    ],
+)
+def test_what_every_pool_costs_is_said_only_where_it_is_something(low: float, said: str) -> None:
+    bound = Bound(instances=Range(0, 0.5, 1), saving=Range(0, 400, 800), what="all is free")
+    case = replace(
+        PAYS,
+        pools=(),
+        all_prefill=bound,
+        smallest_pool_cost=Range(low, 900, 1000),
+        lowest_pool_cost=Range(1000, 2000, 3000),
+    )
+    verdict = decide(case, [])
+    assert verdict.headline.startswith("A pool of this size does not pay")
+    assert said in verdict.conditions[0]
+    assert "$0" not in verdict.conditions[0]
+
+
 def test_an_instance_of_several_gpus_is_named_as_such() -> None:
     few = replace(PAYS, pools=pool(instances_saved=Range(0.3, 0.5, 0.7)), prefill_utilisation=0.1)
     verdict = decide(replace(few, gpus_per_instance=8), [])

@@ -91,9 +91,10 @@ def test_sentences_name_the_rival_that_the_hits_are_beyond() -> None:
     assert "Bigger GPU (modelled) serves 20,000,000 of 60,000,000 reusable tokens, 33.3 %" in said
 
 
-@pytest.mark.parametrize(("held", "is_small"), [(9e11, True), (9.6e11, False)])
+@pytest.mark.parametrize(("held", "is_small"), [(8.3e11, True), (8.4e11, False)])
 def test_a_pool_is_too_small_only_if_what_it_takes_is_larger(held: float, is_small: bool) -> None:
-    # 16 tokens of 1 MB a block: the rival's 8 x 100 GB are 50 000 blocks, 60 000 are 960 GB.
+    # 16 tokens of 1 MB a block: the rival's 8 x 100 GB are 50 000 blocks; two points more take
+    # 2 000 of the 10 000 up to the next point: 832 GB.
     curve = [
         CurvePoint(
             capacity_blocks=blocks,
@@ -113,3 +114,4 @@ def test_a_pool_is_too_small_only_if_what_it_takes_is_larger(held: float, is_sma
     )
     assert small is is_small
     assert ("is too small" in said) is is_small
+    assert "the smallest pool that adds hits has 774.9 GiB" in said  # 832e9 / 2**30

@@ -12,8 +12,9 @@ from kvtrace.audit.findings.limits import (
 )
 from kvtrace.audit.findings.sampling import is_part
 from kvtrace.audit.record import Option
+from kvtrace.audit.sizing.pool_sizes import NEARLY_ALL_HITS, cache_of_nearly_all
 from kvtrace.audit.thresholds import LITTLE
-from kvtrace.audit.uncertainty.sensitivity import blocks_for_ratio, capacity_blocks, curve_ratio
+from kvtrace.audit.uncertainty.sensitivity import capacity_blocks, curve_ratio
 from kvtrace.audit.view import hit_tokens
 from kvtrace.audit.words import percent
 from kvtrace.units import S_PER_DAY, format_bytes
@@ -21,21 +22,32 @@ from kvtrace.units import S_PER_DAY, format_bytes
 
 def pool_size_is_off(evidence: Evidence) -> Hit | None:
     """By the capacity curve the best pool is too small for the reuse, or twice what it needs."""
-    size = _pool_size(evidence)
-    if size is None:
+    size, curve = _pool_size(evidence), evidence.reuse.hit_curve
+    enough = cache_of_nearly_all(curve)
+    if size is None or enough is None:
         return None
-    curve = evidence.reuse.hit_curve
     here, most = curve_ratio(curve, size.all_blocks), max(p.hit_ratio_tokens or 0.0 for p in curve)
+    enough_bytes = enough * size.block_bytes
     is_small = most - here >= SIZE_GAP.value
-    text = _too_small(evidence, size, here, most) if is_small else _too_big(evidence, size, here)
-    if text is None:
+    if not is_small and enough_bytes * OVERSIZE.value > size.pool_bytes:
         return None
+    what = (
+        f"{format_bytes(enough_bytes)} in all is the {NEARLY_ALL_HITS} "
+        f"({percent(most - LITTLE.value)} of the prompt tokens, {percent(most)} at most)"
+    )
+    text = (
+        f"{what}; all tiers with this pool of {format_bytes(size.pool_bytes)} hold what one cache "
+        f"needs to hit {percent(here)}"
+        if is_small
+        else f"{what}; this pool alone has {format_bytes(size.pool_bytes)}"
+    )
     return Hit(
         severity="warning" if is_small else "info",
         confidence=evidence.modelled_confidence,
         message=f"{text} (capacity curve of the whole trace, idealised)",
         evidence=(
             modelled("pool_bytes", size.pool_bytes, "bytes", f"scenario of {size.option_id}"),
+            modelled("nearly_all_cache_bytes", enough_bytes, "bytes", "reuse/capacity_curve"),
             modelled("curve_hit_ratio", here, "ratio", "reuse/capacity_curve"),
             modelled("curve_hit_ratio_most", most, "ratio", "reuse/capacity_curve"),
         ),
@@ -53,10 +65,6 @@ class _PoolSize:
     """Of HBM and all tiers together."""
     block_bytes: float
     """A block in the pool."""
-
-    @property
-    def local_blocks(self) -> float:
-        return self.all_blocks - self.pool_bytes / self.block_bytes
 
 
 def _pool_size(evidence: Evidence) -> _PoolSize | None:
@@ -90,31 +98,6 @@ def _that_hit_most(evidence: Evidence, pools: list[Option]) -> list[Option]:
 def _shared_bytes(evidence: Evidence, pool: Option) -> float:
     tiers = evidence.scenarios[pool.id].tiers
     return sum(tier.capacity_bytes for tier in tiers if tier.scope == "shared")
-
-
-def _too_small(evidence: Evidence, size: _PoolSize, here: float, most: float) -> str | None:
-    enough = blocks_for_ratio(evidence.reuse.hit_curve, most - LITTLE.value)
-    if enough is None:
-        return None
-    pool = max(enough - size.local_blocks, 0.0) * size.block_bytes
-    return (
-        f"With a pool of {format_bytes(size.pool_bytes)} all tiers together hold what one cache "
-        f"needs to hit {percent(here)} of the prompt tokens; with one of {format_bytes(pool)} it "
-        f"would be {percent(most - LITTLE.value)}"
-    )
-
-
-def _too_big(evidence: Evidence, size: _PoolSize, here: float) -> str | None:
-    least = blocks_for_ratio(evidence.reuse.hit_curve, here - LITTLE.value)
-    if least is None or here <= LITTLE.value:
-        return None
-    pool = max(least - size.local_blocks, 0.0) * size.block_bytes
-    if pool * OVERSIZE.value > size.pool_bytes:
-        return None
-    return (
-        f"A pool of {format_bytes(pool)} would serve all but two points of the "
-        f"{percent(here)} of the prompt tokens that one of {format_bytes(size.pool_bytes)} serves"
-    )
 
 
 def drives_wear_out(evidence: Evidence) -> Hit | None:

@@ -1,37 +1,30 @@
-"""The recommended sizes, from the rows of the queries."""
+"""Sizes, ports and the worth of a token, from the rows of the queries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.quantity import Quantity
+from kvtrace.audit.record import CurvePoint
+from kvtrace.audit.sizing.pool_sizes import pool_sizes
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.view import Row, number, rows_of
 
-SIZE_QUERY: Final = "sizing/pool_size"
 TRAFFIC_QUERY: Final = "sizing/pool_traffic"
 WORTH_ID: Final = "usd_per_reused_token"
-_TITLES: Final = {
-    "pool_dram": "DRAM of a pool beyond which a GB costs more than its hits are worth",
-    "pool_ssd": "flash of a pool beyond which a GB costs more than its hits are worth",
-}
-_ONE_CURVE: Final = (
-    "one LRU cache behind HBM and idle DRAM of all instances (idealised); at the middle of prices "
-    "and of a token's worth"
-)
 
 
-def recommended(queries: Mapping[str, ResultOfQuery], value: ReuseValue | None) -> list[Quantity]:
-    """Bytes by medium, the knee, ports of each pool node, and the worth of a token.
+def sizing_numbers(
+    queries: Mapping[str, ResultOfQuery], curve: Sequence[CurvePoint], value: ReuseValue | None
+) -> list[Quantity]:
+    """The three sizes of a pool, ports of each of its nodes, and the worth of a token.
 
     What is unknown is left out.
     """
-    sizes = rows_of(queries, SIZE_QUERY)
     return [
-        *_sizes(sizes),
-        *_knee(sizes),
+        *pool_sizes(queries, curve).quantities(),
         *_ports(rows_of(queries, TRAFFIC_QUERY)),
         *_worth(value),
     ]
@@ -55,31 +48,6 @@ def _worth(value: ReuseValue | None) -> Iterator[Quantity]:
             "USD",
             "what that GPU time is worth, by the second",
             "GPU-seconds x worth of a GPU-second by contract / busy share of the fleet",
-        )
-
-
-def _sizes(rows: list[Row]) -> Iterator[Quantity]:
-    for row in rows:
-        best, medium = number(row, "best_bytes"), str(row["medium"])
-        if best is not None:
-            yield _exact(
-                f"best_bytes:{medium}",
-                best,
-                "bytes",
-                _TITLES.get(medium, medium),
-                f"{SIZE_QUERY}: {_ONE_CURVE}",
-            )
-
-
-def _knee(rows: list[Row]) -> Iterator[Quantity]:
-    knee = number(rows[0], "knee_bytes") if rows else None
-    if knee is not None:
-        yield _exact(
-            "knee_bytes",
-            knee,
-            "bytes",
-            "pool at the knee of the curve: most hits for its bytes, whatever the price",
-            f"{SIZE_QUERY}: {_ONE_CURVE}",
         )
 
 

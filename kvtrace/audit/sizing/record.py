@@ -84,10 +84,11 @@ class Sizing(msgspec.Struct, kw_only=True):
     """How large a pool should be, what it must carry, and where it breaks even."""
 
     numbers: list[Quantity]
-    """Recommended bytes and ports, and the worth of a reused token."""
+    """The three sizes of a pool (smallest that adds hits, recommended, nearly all hits), ports, and
+    the worth of a reused token."""
     residency: list[ResidencyRule]
     reuse: list[BreakEvenReuse]
     paths: list[BreakEvenPath]
     contention: list[BreakEvenContention]
     unknown_reason: str | None = None
-    """Why there are no recommended sizes."""
+    """Why there are no sizes."""

@@ -105,6 +105,21 @@ class Fleets:
         found = _rival([(ident, self.standings[ident]) for ident in self.rivals_of(option_id)])
         return None if found is None else self.standings[found]
 
+    def matched_by(self, option_id: str) -> tuple[str, bool]:
+        """A rival that needs no more instances than this option, where that is less than the stated
+        fleet; and whether replays show it. False: no replay clearly shows that it needs more.
+
+        Empty where the option gives nothing back, or each rival was seen to need more.
+        """
+        need = self.standings[option_id].most
+        if need is None or need >= self.instances:
+            return "", False
+        rivals = [self.standings[ident] for ident in self.rivals_of(option_id)]
+        equal = [rival for rival in rivals if rival.least <= need]
+        shown = [rival for rival in equal if rival.most is not None and rival.most <= need]
+        found = next(iter(shown or equal), None)
+        return ("", False) if found is None else (found.result.scenario.title, bool(shown))
+
     @property
     def is_overloaded(self) -> bool:
         """No option carries the load, and no search found a fleet that does."""

@@ -266,9 +266,18 @@ def curve_ratio(curve: Sequence[CurvePoint], blocks: float) -> float:
     return float(np.interp(blocks, [0, *(c for c, _ in known)], [0.0, *(r for _, r in known)]))
 
 
-def blocks_for_ratio(curve: Sequence[CurvePoint], wanted: float) -> int | None:
-    """Capacity of the first point of the curve that hits at least `wanted`; null: none does."""
+def blocks_for_ratio(curve: Sequence[CurvePoint], wanted: float) -> float | None:
+    """The least capacity that hits `wanted`, straight lines between the points; null: none does.
+
+    The reverse of `curve_ratio`.
+    """
+    blocks, ratio = 0.0, 0.0
     for point in curve:
-        if point.hit_ratio_tokens is not None and point.hit_ratio_tokens >= wanted:
-            return point.capacity_blocks
+        here = point.hit_ratio_tokens
+        if here is None:
+            continue
+        if here >= wanted:
+            part = 1.0 if here <= ratio else max(wanted - ratio, 0.0) / (here - ratio)
+            return blocks + part * (point.capacity_blocks - blocks)
+        blocks, ratio = float(point.capacity_blocks), here
     return None

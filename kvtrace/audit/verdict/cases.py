@@ -83,6 +83,11 @@ class PoolCase:
     avoided: int = 0
     """Instances beyond the stated fleet that its rivals need at least: none is given back, and none
     is in low and value of `instances_saved`."""
+    matched_by: str = ""
+    """A rival that costs nothing and needs no more instances than this, where this gives some back;
+    empty: it gives none back, or each rival was seen to need more."""
+    is_match_shown: bool = False
+    """Replays show the match; False: none clearly shows that the rival needs more."""
     worst_excess: str = ""
     """Where its tail is longer than today's, for people: `+12 ms at p90 of prompts of …`."""
     unjudged: str = ""

@@ -250,7 +250,14 @@ def _lead_by_money(case: Case, pool: PoolCase) -> str:
 def smaller_pool(case: Case, bound: Bound) -> tuple[str, ...]:
     """What a bound against pools of one size leaves open."""
     least = case.smallest_pool_cost
-    floor = "" if least is None else f"; every pool costs at least ${least.low:,.0f}, of any size"
+    floor = ""
+    if least is not None and least.low > 0:
+        floor = f"; every pool costs at least ${least.low:,.0f}, of any size"
+    elif least is not None:
+        floor = (
+            "; no bill holds for a pool of any size while those who run it may cost nothing: state "
+            f"`operations_fte_share` (at its middle they cost ${least.value:,.0f} a month)"
+        )
     return (
         f"a smaller pool costs less than the ${bound.saving.high:,.0f} a month that the best case "
         f"saves{floor}",

@@ -81,12 +81,12 @@ def prefill_does_not_bind(case: Case) -> Decision | None:
         *words.no_gpu_is_saved(case),
         *words.fleet_reasons(case, most),
     )
-    whole = words.whole_gpus(case)
+    why = words.why_nothing_is_given_back(case, most)
     if most.keeps_slo and growth is not None and not growth.is_another_fleet:
         return Decision(
             outcome="pays_only_if",
             headline=f"{most.title} pays only if the load grows to {growth.times:.1f} times: now "
-            f"the prefill that it frees would not remove {whole}",
+            f"{why}",
             reasons=(*reasons, *words.rival_reasons(case, most)),
             conditions=(
                 f"the load is at least {growth.times:.1f} times that of this trace, at the same "
@@ -96,8 +96,7 @@ def prefill_does_not_bind(case: Case) -> Decision | None:
         )
     return Decision(
         outcome="does_not_pay",
-        headline="A pool does not pay at this load: the prefill that it frees would not remove "
-        f"{whole}",
+        headline=f"A pool does not pay at this load: {why}",
         reasons=reasons,
         conditions=(
             *larger_pieces(case),

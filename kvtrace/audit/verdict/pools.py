@@ -128,6 +128,7 @@ def _pool_case(
     path, break_even = _bandwidths(result)
     _, _, p90, p99 = percentiles(result.timeline.ttft_s)
     check = standing.check
+    matched_by, is_match_shown = fleets.matched_by(result.scenario.option_id)
     return PoolCase(
         option_id=result.scenario.option_id,
         title=pool_title(result.scenario, fleets),
@@ -147,6 +148,8 @@ def _pool_case(
         how_saved=saved.how,
         at_ends=saved.at_ends,
         avoided=saved.avoided,
+        matched_by=matched_by,
+        is_match_shown=is_match_shown,
         worst_excess=_excess(check),
         unjudged=_unjudged(standing),
         is_feasible=standing.is_feasible,

@@ -7,9 +7,10 @@ from typing import Final
 
 from kvtrace.audit.options.kinds import is_local
 from kvtrace.audit.record import CurvePoint
+from kvtrace.audit.sizing.pool_sizes import SMALLEST, cache_that_adds
 from kvtrace.audit.slo.fleets import Fleets
 from kvtrace.audit.thresholds import LITTLE
-from kvtrace.audit.uncertainty.sensitivity import blocks_for_ratio, capacity_blocks, curve_ratio
+from kvtrace.audit.uncertainty.sensitivity import capacity_blocks
 from kvtrace.audit.words import percent
 from kvtrace.cost.fleet import Fleet
 from kvtrace.replay.scenario import Scenario
@@ -80,25 +81,25 @@ def size_sentence(
     block_tokens: int,
     bytes_per_token: float,
 ) -> tuple[bool, str]:
-    """Whether a larger pool would add hits, and what one cache would take to hit more than the
-    rival does, in a sentence.
+    """Whether a larger pool would add hits, and the smallest that does, in a sentence.
+
+    Assumes: the pool keeps copies of what HBM holds, as it does in the replays.
     """
     held = sum(tier.capacity_bytes for tier in pool.tiers)
     local = capacity_blocks(rival, block_tokens)
-    here = curve_ratio(curve, local)
-    needed = blocks_for_ratio(curve, here + LITTLE.value)
+    needed = cache_that_adds(curve, local)
     size = f"a pool of {format_bytes(held)}"
     if needed is None:
         return False, (
             f"{size} adds little to what {rival.title} serves: by the capacity curve of the whole "
             "trace no size adds much"
         )
-    wanted = needed * block_tokens * bytes_per_token
+    wanted, all_of_it = (each * block_tokens * bytes_per_token for each in (needed, local))
     is_small = wanted > held
     lacks = "is too small" if is_small else "does not lack size, but adds little all the same"
     return is_small, (
-        f"{size} {lacks}: by the capacity curve of the whole trace one cache of "
-        f"{format_bytes(wanted)} "
-        f"would serve {100 * LITTLE.value:.0f} % more of the prompt tokens than one as large as "
-        f"{rival.title}, {format_bytes(local * block_tokens * bytes_per_token)} in all (idealised)"
+        f"{size} {lacks}: the {SMALLEST} has {format_bytes(wanted)} with copies of what HBM "
+        f"holds; it serves {100 * LITTLE.value:.0f} % more of the prompt tokens than one cache as "
+        f"large as {rival.title}, {format_bytes(all_of_it)} in all (capacity curve of the whole "
+        "trace, idealised)"
     )

@@ -212,6 +212,15 @@ def whole_gpus(case: Case) -> str:
     return "a whole GPU" if gpus == 1 else f"a whole instance of {gpus} GPUs"
 
 
+def why_nothing_is_given_back(case: Case, pool: PoolCase) -> str:
+    """Too little prefill is freed; or what the pool gives back a rival gives back, too."""
+    if not pool.matched_by:
+        return f"the prefill that it frees would not remove {whole_gpus(case)}"
+    if pool.is_match_shown:
+        return f"{pool.matched_by} does on as few instances without a pool"
+    return f"no replay clearly shows that {pool.matched_by} needs more instances than the pool"
+
+
 def less_than_an_instance(case: Case, pool: PoolCase) -> str:
     """How much prefill the pool frees, and how busy prefill keeps the fleet."""
     saved, busy = pool.estimate, case.prefill_utilisation

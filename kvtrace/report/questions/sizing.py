@@ -30,10 +30,9 @@ _MARGINS: Final = (
 
 
 def pool_size(record: AuditRecord, texts: Texts) -> Part:
-    """Where a GB begins to cost more than its hits are worth, the knee, and the ports."""
+    """The recommended size, the two others beside it, and the ports."""
     sizes = facts(record, _SIZE)
-    first = sizes.first()
-    if sizes.table is None or first is None:
+    if sizes.table is None or not sizes:
         return absent_part("pool_size", texts)
     table = choose(sizes.table, "sizing/pool_size_short", _SIZE_COLUMNS, sizes.rows)
     drawn = (_hits(record, texts), _margins(record, texts))
@@ -42,7 +41,7 @@ def pool_size(record: AuditRecord, texts: Texts) -> Part:
         texts("q.pool_size.title"),
         sentences=(
             *(_size(row, texts) for row in sizes),
-            texts("q.pool_size.knee", **_shown(first, texts)),
+            *_other_sizes(record, texts),
             *_ports(record, texts),
             texts("q.pool_size.bound"),
         ),
@@ -82,6 +81,20 @@ def _size(row: Row, texts: Texts) -> str:
     if best is None:
         return texts("q.pool_size.no_price", **shown)
     return texts("q.pool_size.best" if best else "q.pool_size.none", **shown)
+
+
+def _other_sizes(record: AuditRecord, texts: Texts) -> list[str]:
+    """The smallest pool that adds hits, and the one that keeps nearly all; not recommended."""
+    numbers = () if record.sizing is None else record.sizing.numbers
+    found = {one.id: one for one in numbers}
+    if "nearly_all_bytes" not in found:
+        return []
+    return [
+        texts(f"q.pool_size.{one}", size=format_value(found[one].value, "bytes") or "")
+        if one in found
+        else texts("q.pool_size.no_size_adds")
+        for one in ("smallest_that_adds_bytes", "nearly_all_bytes")
+    ]
 
 
 def _ports(record: AuditRecord, texts: Texts) -> list[str]:

@@ -122,7 +122,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         threshold=limit.SIZE_GAP,
         look=pool_size_is_off,
         is_replayed=True,
-        action="Size the pool by the capacity curve: where it flattens, more bytes add no hits",
+        action="Size the pool by the recommended size (section on sizes), which weighs the price "
+        "of a GB against its hits; beyond the size that keeps nearly all hits more bytes add none",
         action_kind="nearer",
         production_check="Mooncake master: master_allocated_bytes / master_total_capacity_bytes, "
         "beside rate(master_evicted_size_bytes[1h]); the external hit ratio as it is enlarged "
