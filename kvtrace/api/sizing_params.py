@@ -9,7 +9,7 @@ from kvtrace.audit.sizing.residency import Rule, residency_rules
 from kvtrace.audit.sizing.tiers import tier_prices
 from kvtrace.audit.sizing.value import windows_per_month
 from kvtrace.audit.sizing.worth import ReuseValue
-from kvtrace.audit.thresholds import LINK_BINDS
+from kvtrace.audit.thresholds import LINK_BINDS, LITTLE
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
 from kvtrace.duckdb_session import Param
@@ -40,6 +40,7 @@ def sizing_params(
         "pool_nodes": fleet.pool_nodes.value,
         "port_bytes_per_s": fleet.pool_nic_bytes_per_s.value,
         "link_limit": LINK_BINDS.value,
+        "little_ratio_tokens": LITTLE.value,
         "media": list(MEDIA),
         "media_usd_per_gb_month": prices,
         "pool_dram_usd_per_gb_month": prices[0],

@@ -126,7 +126,7 @@ def build_audit(inputs: AuditInput) -> AuditRecord:
     prefill = _prefill(deployment) if inputs.is_serving_confirmed else None
     weighing = _weighing(inputs, basis)
     case = build_case(weighing)
-    part = build_sizing(inputs, basis.reuse.hit_curve, weighed_pools(case.pools), basis.window)
+    part = build_sizing(inputs, weighed_pools(case.pools), basis.window)
     add_rivals(basis.options, case.pools)
     fleets = _sizes(inputs, basis, measured)
     uncertainty = build_uncertainty(

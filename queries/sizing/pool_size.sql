@@ -1,7 +1,7 @@
 -- name: sizing/pool_size
 -- question: How large should a pool be: where does a GB begin to cost more than the hits that it serves are worth, and where is the knee?
 -- grain: one row per medium
--- params: media VARCHAR[] = null, media_usd_per_gb_month DOUBLE[] = null, held_bytes DOUBLE = null, kv_bytes_per_token DOUBLE = null, block_size_tokens BIGINT = null, usd_per_reused_token DOUBLE = null, windows_per_month DOUBLE = null
+-- params: media VARCHAR[] = null, media_usd_per_gb_month DOUBLE[] = null, held_bytes DOUBLE = null, kv_bytes_per_token DOUBLE = null, block_size_tokens BIGINT = null, usd_per_reused_token DOUBLE = null, windows_per_month DOUBLE = null, little_ratio_tokens DOUBLE = 0.02
 -- reads: requests, reuse, continuations
 -- order: place
 -- note: as sizing/pool_curve, at every size at which the curve bends: best_bytes is where value less cost is greatest, 0 where no size is worth its price. Of equal ones the smallest.
@@ -124,6 +124,26 @@ knee as (   -- one row: the size that serves most for its bytes
         pools.pool_tokens
     limit 1
 ),
+little as (   -- one row: hits that are too few to matter
+    select getvariable('little_ratio_tokens')::double * prompt_tokens as hit_tokens
+    from totals
+),
+others as (   -- one row: the smallest pool that adds hits, the smallest cache that keeps nearly all
+    select
+        (
+            select min(pools.pool_tokens)
+            from pools
+            where pools.pool_hit_tokens >= little.hit_tokens and pools.pool_tokens > 0
+        ) as adding_tokens,
+        (
+            select min(hits_at.from_tokens)
+            from hits_at
+            where hits_at.hit_tokens
+                >= (select max(served.hit_tokens) from hits_at as served) - little.hit_tokens
+                and hits_at.hit_tokens > 0
+        ) as cache_tokens
+    from little
+),
 media as (   -- one row per medium: what a GB of it costs a month
     select
         unnest(range(1, len(names.media) + 1)) as place,
@@ -188,9 +208,13 @@ select
     knee.knee_tokens * getvariable('kv_bytes_per_token')::double as knee_bytes,     -- bytes: of the pool at the knee of the curve
     knee.knee_hit_tokens::bigint as knee_hit_tokens,           -- tokens: that it adds
     whole.all_tokens * getvariable('kv_bytes_per_token')::double as all_bytes,      -- bytes: of the smallest pool that serves all that any pool adds
-    whole.all_hit_tokens::bigint as all_hit_tokens             -- tokens: that it adds
+    whole.all_hit_tokens::bigint as all_hit_tokens,            -- tokens: that it adds
+    others.adding_tokens * getvariable('kv_bytes_per_token')::double as smallest_that_adds_bytes,   -- bytes: of the smallest pool that adds little_ratio_tokens of the prompt tokens; null: none does
+    greatest(others.cache_tokens - above.above_tokens, 0) * getvariable('kv_bytes_per_token')::double as nearly_all_bytes,   -- bytes: of the smallest pool that keeps all hits but little_ratio_tokens of the prompt tokens; 0: what is held keeps them
+    others.cache_tokens * getvariable('kv_bytes_per_token')::double as nearly_all_cache_bytes   -- bytes: of the smallest cache, all tiers together, that does
 from best
 cross join above
 cross join knee
 cross join whole
+cross join others
 order by best.place

@@ -205,14 +205,15 @@ def test_a_rival_with_kv_in_fp8_is_a_condition_and_not_a_rival(tmp_path: Path) -
     record = audit(write_log(tmp_path / "log.jsonl", quiet_hours=23))
     assert record.verdict.outcome == "pays_only_if"
     assert "accuracy is not evaluated here" in record.verdict.headline
-    narrow = next(option for option in record.options if option.is_quantised)
-    assert narrow.id == "dram_idle_kv_routing_fp8"
+    # Where a pool would save an instance, every mix without one is asked in fp8, too.
+    narrow = {option.id for option in record.options if option.is_quantised}
+    assert {"kv_routing_fp8", "dram_idle_kv_routing_fp8"} <= narrow
     assert record.verdict.rival == "HBM only"
     frontier = record.frontier
     assert frontier is not None
-    # It keeps the SLO for nothing; among KV as it is, HBM alone does, which is today.
-    assert frontier.cheapest == narrow.id
-    assert frontier.cheapest_as_it_is != narrow.id
+    # One of them keeps the SLO for nothing; among KV as it is, HBM alone does, which is today.
+    assert frontier.cheapest in narrow
+    assert frontier.cheapest_as_it_is not in narrow
 
 
 def test_an_hour_of_log_does_not_stand_for_every_hour_of_a_month(tmp_path: Path) -> None:

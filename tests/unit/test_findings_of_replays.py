@@ -198,8 +198,10 @@ def test_tokens_that_another_instance_held_are_a_matter_of_routing() -> None:
 # --- the size of the pool -----------------------------------------------------------------------
 
 
-def sized(pool_blocks: int, curve: list[tuple[int, float]]) -> AuditInput:
-    """Blocks of ten tokens of 1 MB; HBM of both instances holds 20 blocks."""
+def sized(pool_blocks: int, curve: list[tuple[int, float]], enough_blocks: int) -> AuditInput:
+    """Blocks of ten tokens of 1 MB; HBM of both instances holds 20 blocks, and a cache of
+    `enough_blocks` keeps nearly all hits.
+    """
     scenario = on_two(
         hbm_capacity_bytes=100 * MB, tiers=(pool(capacity_bytes=pool_blocks * 10 * MB),)
     )
@@ -214,26 +216,34 @@ def sized(pool_blocks: int, curve: list[tuple[int, float]]) -> AuditInput:
         }
         for blocks, ratio in curve
     ]
-    queries = reuse_queries() | {"reuse/capacity_curve": query(rows)}
+    token_bytes = make_deployment().kv_bytes_per_token_unreplicated
+    size = {"medium": "pool_dram", "nearly_all_cache_bytes": enough_blocks * 10 * token_bytes}
+    queries = reuse_queries() | {
+        "reuse/capacity_curve": query(rows),
+        "sizing/pool_size": query([size]),
+    }
     return replayed(twice(10), scenario, queries=queries)
 
 
 @pytest.mark.parametrize(
-    ("pool_blocks", "curve", "title"),
+    ("pool_blocks", "curve", "enough_blocks", "title"),
     [
-        # 120 blocks hit 30 %, 1 000 would hit 60 %.
-        (100, [(120, 0.3), (1000, 0.6)], "The pool is too small"),
-        # 1 020 blocks hit 50 %; 120 do, within two points: a pool of 100 is a tenth of this one.
-        (1000, [(120, 0.49), (1000, 0.5)], "The pool is too large"),
-        # 320 blocks hit 50 %; 250 are needed for 48 %: a pool of 230 of 300.
-        (300, [(250, 0.48), (320, 0.5), (2000, 0.52)], None),
+        # 120 blocks hit 30 %, 1 000 would hit 60 % and 900 all but two points of it.
+        (100, [(120, 0.3), (1000, 0.6)], 900, "The pool is too small"),
+        # 1 020 blocks hit 50 %; 118 do, within two points: less than half of the pool.
+        (1000, [(120, 0.49), (1000, 0.5)], 118, "The pool is too large"),
+        # 320 blocks hit 50 %, and as many are enough: more than half of the pool of 300.
+        (300, [(250, 0.48), (320, 0.5), (2000, 0.52)], 320, None),
     ],
 )
 def test_a_pool_off_its_size_is_named(
-    pool_blocks: int, curve: list[tuple[int, float]], title: str | None
+    pool_blocks: int, curve: list[tuple[int, float]], enough_blocks: int, title: str | None
 ) -> None:
-    finding = found_by(sized(pool_blocks, curve), "pool_size_is_off")
+    finding = found_by(sized(pool_blocks, curve, enough_blocks), "pool_size_is_off")
     assert (None if finding is None else finding.title) == title
+    if finding is not None:
+        # Tokens of 1 MB in the pool, whatever the queries count for one.
+        assert value(finding, "nearly_all_cache_bytes") == pytest.approx(enough_blocks * 10 * MB)
 
 
 # --- the memory of pool nodes -------------------------------------------------------------------

@@ -12,7 +12,7 @@ from kvtrace.audit.findings.limits import (
 )
 from kvtrace.audit.findings.sampling import is_part
 from kvtrace.audit.record import Option
-from kvtrace.audit.sizing.pool_sizes import NEARLY_ALL_HITS, cache_of_nearly_all
+from kvtrace.audit.sizing.pool_sizes import NEARLY_ALL_HITS, nearly_all_cache_bytes
 from kvtrace.audit.thresholds import LITTLE
 from kvtrace.audit.uncertainty.sensitivity import capacity_blocks, curve_ratio
 from kvtrace.audit.view import hit_tokens
@@ -23,11 +23,11 @@ from kvtrace.units import S_PER_DAY, format_bytes
 def pool_size_is_off(evidence: Evidence) -> Hit | None:
     """By the capacity curve the best pool is too small for the reuse, or twice what it needs."""
     size, curve = _pool_size(evidence), evidence.reuse.hit_curve
-    enough = cache_of_nearly_all(curve)
-    if size is None or enough is None:
+    held = nearly_all_cache_bytes(evidence.queries)
+    if size is None or held is None:
         return None
     here, most = curve_ratio(curve, size.all_blocks), max(p.hit_ratio_tokens or 0.0 for p in curve)
-    enough_bytes = enough * size.block_bytes
+    enough_bytes = held * size.stored_share
     is_small = most - here >= SIZE_GAP.value
     if not is_small and enough_bytes * OVERSIZE.value > size.pool_bytes:
         return None
@@ -47,7 +47,7 @@ def pool_size_is_off(evidence: Evidence) -> Hit | None:
         message=f"{text} (capacity curve of the whole trace, idealised)",
         evidence=(
             modelled("pool_bytes", size.pool_bytes, "bytes", f"scenario of {size.option_id}"),
-            modelled("nearly_all_cache_bytes", enough_bytes, "bytes", "reuse/capacity_curve"),
+            modelled("nearly_all_cache_bytes", enough_bytes, "bytes", "sizing/pool_size"),
             modelled("curve_hit_ratio", here, "ratio", "reuse/capacity_curve"),
             modelled("curve_hit_ratio_most", most, "ratio", "reuse/capacity_curve"),
         ),
@@ -63,8 +63,8 @@ class _PoolSize:
     pool_bytes: float
     all_blocks: float
     """Of HBM and all tiers together."""
-    block_bytes: float
-    """A block in the pool."""
+    stored_share: float
+    """Bytes of a token in the pool over those that the queries count."""
 
 
 def _pool_size(evidence: Evidence) -> _PoolSize | None:
@@ -80,11 +80,13 @@ def _pool_size(evidence: Evidence) -> _PoolSize | None:
     if not shared:
         return None
     per_token = shared[0].stored_bytes_per_token or scenario.kv_bytes_per_token
+    known = evidence.deployment
+    stated = None if known is None else known.kv_bytes_per_token_unreplicated
     return _PoolSize(
         option_id=pool.id,
         pool_bytes=sum(tier.capacity_bytes for tier in shared),
         all_blocks=capacity_blocks(scenario, trace.block_size_tokens),
-        block_bytes=trace.block_size_tokens * per_token,
+        stored_share=1.0 if stated is None else per_token / stated,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kvtrace.audit.inputs import AuditInput
 from kvtrace.audit.quantity import Quantity
-from kvtrace.audit.record import CurvePoint, ReplayWindow, Table
+from kvtrace.audit.record import ReplayWindow, Table
 from kvtrace.audit.sizing.bandwidth_point import break_even_paths, typical_hit
 from kvtrace.audit.sizing.contention_point import break_even_contention
 from kvtrace.audit.sizing.link_budget import link_budget
@@ -39,10 +39,7 @@ class SizingPart:
 
 
 def build_sizing(
-    inputs: AuditInput,
-    curve: Sequence[CurvePoint],
-    pools: Sequence[WeighedPool],
-    window: ReplayWindow | None,
+    inputs: AuditInput, pools: Sequence[WeighedPool], window: ReplayWindow | None
 ) -> SizingPart:
     """Sizes, rules and break-even points; what cannot be known is absent or null."""
     deployment, value = inputs.deployment, inputs.reuse_value
@@ -50,7 +47,7 @@ def build_sizing(
     rules = residency_rules(tier_prices(deployment, inputs.fleet), value, token_bytes)
     minutes = minutes_of(inputs.trace)
     sizing = Sizing(
-        numbers=sizing_numbers(inputs.queries, curve, value),
+        numbers=sizing_numbers(inputs.queries, value),
         residency=_residency(inputs, rules),
         reuse=break_even_reuse(pools, window, value),
         paths=break_even_paths(typical_hit(inputs.whole_trace or inputs.trace), deployment),

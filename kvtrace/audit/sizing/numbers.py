@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kvtrace.audit.inputs import ResultOfQuery
 from kvtrace.audit.quantity import Quantity
-from kvtrace.audit.record import CurvePoint
 from kvtrace.audit.sizing.pool_sizes import pool_sizes
 from kvtrace.audit.sizing.worth import ReuseValue
 from kvtrace.audit.view import Row, number, rows_of
@@ -17,14 +16,14 @@ WORTH_ID: Final = "usd_per_reused_token"
 
 
 def sizing_numbers(
-    queries: Mapping[str, ResultOfQuery], curve: Sequence[CurvePoint], value: ReuseValue | None
+    queries: Mapping[str, ResultOfQuery], value: ReuseValue | None
 ) -> list[Quantity]:
     """The three sizes of a pool, ports of each of its nodes, and the worth of a token.
 
     What is unknown is left out.
     """
     return [
-        *pool_sizes(queries, curve).quantities(),
+        *pool_sizes(queries),
         *_ports(rows_of(queries, TRAFFIC_QUERY)),
         *_worth(value),
     ]
