@@ -130,11 +130,11 @@ def test_the_best_size_stands_with_its_worth_and_its_cost() -> None:
     assert (
         "Size that keeps nearly all hits (all but two points of the prompt tokens): 2 GiB" in text
     )
-    assert "No size of a pool adds two points" in text
+    assert "no size of a pool adds two points" in text
     record.sizing.numbers.append(quantity("smallest_that_adds_bytes", 2.0**30, "bytes"))
     text = said(part_of(record, "pool_size"))
     assert "Smallest pool that adds hits" in text
-    assert "No size of a pool" not in text
+    assert "no size of a pool" not in text
     assert text.count("Recommended size") == 1
 
 

@@ -18,6 +18,8 @@ from kvtrace.units import format_bytes
 
 ROUTING: Final = "kv_routing"
 """The option that routes by the caches and buys nothing: a rival of every pool."""
+BOTH: Final = "dram_idle_kv_routing"
+"""The same with idle DRAM: no less a rival, and no sum of the two."""
 
 
 def unreplayed_rivals(
@@ -30,10 +32,14 @@ def unreplayed_rivals(
     no routing betters; null: not known.
     """
     is_routed, has_dram = fleet.instances > 1, fleet.dram_idle_bytes_per_instance.value > 0
-    is_stored = not fleets.standings.keys().isdisjoint({"dram_idle", "dram_idle_kv_routing"})
+    replayed = fleets.standings.keys()
+    is_stored = not replayed.isdisjoint({"dram_idle", BOTH})
+    is_both_left = is_routed and has_dram and BOTH not in replayed
+    has_each = is_stored and ROUTING in replayed
     wanted = (
-        (is_routed and ROUTING not in fleets.standings, "routing that follows the cache"),
+        (is_routed and ROUTING not in replayed, "routing that follows the cache"),
         (has_dram and not is_stored, "idle DRAM of the GPU nodes"),
+        (is_both_left and has_each, "routing that follows the cache, with idle DRAM"),
     )
     missing = [what for is_left, what in wanted if is_left]
     bound = (
