@@ -278,3 +278,18 @@ def test_a_pool_that_pays_does_not_where_its_copies_are_fragmented(tmp_path: Pat
     assert any("in pieces of 4 KiB" in one for one in record.verdict.reasons)
     assert any("gathered into larger pieces" in one for one in record.verdict.conditions)
     assert "fragmented_copies" in {one.id for one in record.findings}
+
+
+def test_an_option_is_paid_for_no_instance_that_its_own_count_keeps(tmp_path: Path) -> None:
+    # Pools that were replayed on the stated fleet alone keep the SLO there: whatever prefill they
+    # free, the row that counts five instances may not sell two, and the cheapest mix is not it.
+    log = write_log(tmp_path / "log.jsonl", requests=7200, documents=600, quiet_hours=23)
+    record = audit(log, instances=4)
+    counted = [one for one in record.options if one.whole_instances_saved is not None]
+    unasked = [one for one in counted if one.family == "pool" and one.instances_at_slo == 4]
+    assert unasked
+    for option in counted:
+        saved, need = option.whole_instances_saved, option.instances_at_slo
+        assert saved is not None
+        if need is not None and isinstance(saved.value, float):
+            assert saved.value <= max(0, option.instances - need), option.id
