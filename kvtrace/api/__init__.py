@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kvtrace.api.policy_runs import PoliciesOutcome, policies
     from kvtrace.api.pool_runs import PoolingOutcome, pooling
     from kvtrace.api.queries import (
+        close_queries,
         describe_query,
         has_query,
         list_queries,
@@ -81,6 +82,7 @@ __all__ = [
     "Verification",
     "analyze",
     "check_gates",
+    "close_queries",
     "compare",
     "compare_paired",
     "complete",
@@ -133,6 +135,7 @@ _NAMES: Final = {
     "policy_runs": ("PoliciesOutcome", "policies"),
     "pool_runs": ("PoolingOutcome", "pooling"),
     "queries": (
+        "close_queries",
         "describe_query",
         "has_query",
         "list_queries",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -111,6 +112,14 @@ def describe_query(name: str, *, folders: Folders = ()) -> QueryDescription:
 def has_query(name: str, *, folders: Folders = ()) -> bool:
     """Whether a query of this name, or a `.sql` file, is there."""
     return _is_file(name) or name in _catalog(folders).names()
+
+
+def close_queries(name: str, *, folders: Folders = ()) -> tuple[str, ...]:
+    """At most three queries named nearly so, with or without their topic; nearest first."""
+    whole = {one: one for one in _catalog(folders).names()}
+    known = whole if "/" in name else {one.rpartition("/")[2]: one for one in whole}
+    close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.7)
+    return tuple(known[one] for one in close)
 
 
 def show_sql(

@@ -157,7 +157,7 @@ def _look_up(
 
     asked = word or ""
     if word is not None and api.is_dataset(word):
-        raise _nothing_to_run(word)
+        raise _nothing_to_run(word, folders)
     if word is not None and api.has_query(word, folders=folders):
         if shown is not None:
             result(api.show_sql(word, shown, folders=folders))
@@ -166,7 +166,7 @@ def _look_up(
         return
     lines = api.list_queries(asked, folders=folders, width=opt.screen_width())
     if not lines or shown is not None:
-        raise _nothing_to_run(asked)
+        raise _nothing_to_run(asked, folders)
     result(api.query_index(asked, folders=folders) if mode == "json" else "\n".join(lines))
 
 
@@ -212,10 +212,16 @@ def _write(table: QueryTable, mode: ModeName, output: Path | None) -> None:
     sys.stdout.buffer.write(table.rendered(mode, width=width))
 
 
-def _nothing_to_run(dataset: str) -> UsageError:
+def _nothing_to_run(dataset: str, folders: list[Path]) -> UsageError:
+    from kvtrace import api
+
     if Path(dataset).exists():
         hint = f"name one, as `kvtrace query {dataset} reuse/summary`; `kvtrace query` lists all"
         return UsageError("KVT-U010", f"no query is named to run over `{dataset}`", hint=hint)
+    close = api.close_queries(dataset, folders=folders)
+    if close:
+        hint = "did you mean " + " or ".join(f"`{one}`" for one in close)
+        return UsageError("KVT-U013", f"no folder and no query is called `{dataset}`", hint=hint)
     return UsageError(
         "KVT-U013",
         f"there is no folder `{dataset}`, and no query is called or about that",

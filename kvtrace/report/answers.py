@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvtrace.audit.record import AuditRecord
+from kvtrace.report.figures.frontier import cheapest_option
 from kvtrace.report.format import format_value, safe_text
 from kvtrace.report.questions import Part
 from kvtrace.report.texts import Texts
@@ -66,7 +67,7 @@ def answers(record: AuditRecord, texts: Texts, drawn: Charts, parts: Parts) -> d
         "kv": _said(drawn["kv"]),
         "ledger": _said(drawn["ledger"]),
         "latency": _interference(record, texts, parts) or _said(drawn["latency"]),
-        "options": _cheapest(drawn["frontier"], texts) or _said(drawn["ttft_parts"]),
+        "options": _cheapest(record, texts, drawn["frontier"]) or _said(drawn["ttft_parts"]),
         "economics": _first(parts["economics"], "payback"),
         "findings": _findings(record, texts),
         "timeline": _said(drawn["replay_time"]) or _said(drawn["over_time"]),
@@ -83,9 +84,12 @@ def _said(view: ChartView) -> str:
     return view.summary if view.figure is not None else ""
 
 
-def _cheapest(view: ChartView, texts: Texts) -> str:
-    """What the frontier says; how to test KV in fewer bits stands below the table of options."""
-    return _said(view).replace(f" {texts('options.accuracy')}", "")
+def _cheapest(record: AuditRecord, texts: Texts, view: ChartView) -> str:
+    """The option to take; what was not replayed or not weighed stands at the frontier itself."""
+    if record.frontier is None or view.figure is None:
+        return ""
+    titles = {option.id: option.title for option in record.options}
+    return cheapest_option(record.frontier, titles, texts)
 
 
 def _fit(parts: Sequence[Part]) -> str:

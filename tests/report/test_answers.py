@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from kvtrace.audit.record import PromisingMix
 from kvtrace.report.finding_views import action_groups, finding_views, first_sentence
 from kvtrace.report.html import render_html
 from kvtrace.report.sections import page_view
@@ -20,6 +21,24 @@ def test_sections_with_data_have_an_answer_and_a_figure() -> None:
         lead = page.lead(section)
         assert lead is not None, section
         assert lead.figure is not None, section
+
+
+def test_the_head_of_the_options_names_one_to_take_and_no_search() -> None:
+    """What was priced and not replayed stands at the frontier, priced as money is written."""
+    record = make_record()
+    assert record.frontier is not None
+    record.frontier.mixes_most, record.frontier.mixes_by_surrogate = 4, 121
+    record.frontier.promising = [
+        PromisingMix(
+            option="both", title="Both tiers", usd_per_month=5.97, ttft_s=0.467, usd_per_ms=0.25
+        )
+    ]
+    page = page_view(record, EN)
+    assert page.answers["options"].startswith("Cheapest of ")
+    assert "surrogate" not in page.answers["options"]
+    assert "Mixes of options" not in page.answers["options"]
+    assert "121 were priced and not replayed" in page.charts["frontier"].summary
+    assert "$0.25 a month for each ms less" in page.charts["frontier"].summary
 
 
 def test_sections_without_data_claim_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from importlib.resources import files
@@ -170,3 +171,12 @@ def test_meanings_of_query_columns_have_a_translation() -> None:
     prose = {text for text in meanings if english_words(text) >= 4 and " | " not in text}
     missing = sorted(text for text in prose if english_words(ZH(text)) >= 4)
     assert len(missing) <= len(prose) / 50, missing
+
+
+def test_every_price_has_a_chinese_title() -> None:
+    """A title of one word is below what counts as prose; it stands in figures all the same."""
+    say = load_sentences("zh")
+    prices = tomllib.loads((ROOT / "kvtrace/cost/data/prices.toml").read_text(encoding="utf-8"))
+    titles = {one["title"] for one in prices["constants"].values()}
+    assert len(titles) > 40
+    assert not {one for one in titles if say(one) == one}

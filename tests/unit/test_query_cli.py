@@ -81,6 +81,15 @@ def test_a_word_that_means_nothing_is_an_error(capsys: Typed) -> None:
     code, out, err = kvtrace(capsys, "zzzz")
     assert (code, out) == (2, "")
     assert err.startswith("error[KVT-U013]")
+    assert "did you mean" not in err
+
+
+@pytest.mark.parametrize("typed", ["reuse/capacty_curve", "capacty_curve"])
+def test_a_query_that_is_misspelt_is_named(capsys: Typed, typed: str) -> None:
+    code, out, err = kvtrace(capsys, typed)
+    assert (code, out) == (2, "")
+    assert "no folder and no query" in err
+    assert "did you mean `reuse/capacity_curve`" in err
 
 
 def test_bytes_follow_the_llm_and_say_so_else_stay_unknown(capsys: Typed, made: Path) -> None:

@@ -76,7 +76,7 @@ def holds_for(case: Case) -> str:
     return (
         f"This holds for {size}{rest}: no cache can free more than all prefill. Instances are "
         f"counted as kept busy for at least {100 * FLEET_BUSY_SHARE_LOW.value:.0f} % of the "
-        f"busiest {format_seconds(BUSY_WINDOW.value)}, which no replay contradicts"
+        f"busiest {BUSY_WINDOW.value:,.0f} s, which no replay contradicts"
     )
 
 

@@ -61,8 +61,8 @@ def _hover(step: FrontierStep, titles: dict[str, str], texts: Texts) -> str:
     return f"{title}<br>{cost}<br>{tail}"
 
 
-def _summary(found: Frontier, titles: dict[str, str], texts: Texts) -> str:
-    """The cheapest option in time, with KV as it is where that is another one, and who is left."""
+def cheapest_option(found: Frontier, titles: dict[str, str], texts: Texts) -> str:
+    """The cheapest option in time, and with KV as it is where that is another one."""
     if found.cheapest is None:
         said = texts("chart.frontier.none", weighed=str(found.weighed))
     else:
@@ -73,9 +73,17 @@ def _summary(found: Frontier, titles: dict[str, str], texts: Texts) -> str:
         )
     other = found.cheapest_as_it_is
     if other != found.cheapest:
-        said += " " + texts("options.accuracy")
         named = texts("unknown") if other is None else titles.get(other, other)
         said += " " + texts("chart.frontier.as_it_is", option=named)
+    return said
+
+
+def _summary(found: Frontier, titles: dict[str, str], texts: Texts) -> str:
+    """The cheapest option, what the figure holds, and who is left."""
+    said = cheapest_option(found, titles, texts)
+    if found.cheapest_as_it_is != found.cheapest:
+        said += " " + texts("options.accuracy")
+    said += " " + texts("chart.frontier.figure")
     if found.mixes_most:
         said += " " + texts(
             "chart.frontier.mixes",
@@ -89,7 +97,7 @@ def _summary(found: Frontier, titles: dict[str, str], texts: Texts) -> str:
             option=one.title,
             cost=show(one.usd_per_month, "USD", texts),
             tail=show(one.ttft_s, "s", texts),
-            price=f"{one.usd_per_ms:.2f}",
+            price=show(one.usd_per_ms, "USD", texts),
         )
     if found.unpriced:
         names = ", ".join(titles.get(one, one) for one in found.unpriced)
