@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kvtrace.api.observed import with_observed
-from kvtrace.api.opened import is_dataset, open_dataset, whole_trace, with_earlier
+from kvtrace.api.opened import AUDIT_FILE, is_dataset, open_dataset, whole_trace, with_earlier
 from kvtrace.api.outputs import read_audit, write_output
 from kvtrace.api.query_results import to_json
 from kvtrace.api.setup import FROM_LOGS, Sourced, choose_deployment, choose_fleet, told_by_logs
@@ -19,7 +19,8 @@ from kvtrace.audit.thresholds import BUSY_DAY
 from kvtrace.config import Setting, Settings, resolve_settings
 from kvtrace.cost.deployment import Deployment
 from kvtrace.cost.fleet import Fleet
-from kvtrace.cost.fleet.draft import FleetDraft, Said, bytes_text
+from kvtrace.cost.fleet.draft import FleetDraft, Said, bytes_text, said_in
+from kvtrace.cost.fleet.file import FleetFile, read_fleet_file
 from kvtrace.errors import Location, OutputError, UsageError
 from kvtrace.exec.progress import Progress
 from kvtrace.schema.arrays import RequestTrace
@@ -53,6 +54,10 @@ class _Known:
     settings: Settings
     dataset: Dataset | None = None
     """Null: the source is an audit, or nothing."""
+    file: FleetFile | None = None
+    """The fleet file that the audit was made with."""
+    absent: str = ""
+    """Its path, where it is not at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +69,32 @@ class Drafted:
     from_logs: int
     stated: int
     unconfirmed: int
+    absent: str = ""
+    """Fleet file of the audit that is not at hand, so that its answers are not in here."""
 
     def to_json(self) -> str:
         """The document of `kvtrace init --json`."""
         counts = {"from_logs": self.from_logs, "stated": self.stated}
         return to_json(
-            {"path": str(self.path), **counts, "unconfirmed": self.unconfirmed, "text": self.text}
+            {
+                "path": str(self.path),
+                **counts,
+                "unconfirmed": self.unconfirmed,
+                "absent_fleet_file": self.absent or None,
+                "text": self.text,
+            }
         )
 
     def summary(self) -> list[str]:
         """What stands in it, and what to do with it."""
+        lost = (
+            f"the audit was made with `{self.absent}`, which is not at hand: its answers are not "
+            "in this file"
+        )
         return [
             f"{self.path}: {self.from_logs} answers from the logs, {self.stated} of yours, "
             f"{self.unconfirmed} unconfirmed",
+            *([lost] if self.absent else []),
             f"edit it, then: kvtrace analyze … --fleet {self.path}",
         ]
 
@@ -106,8 +124,9 @@ def draft_fleet(
         **_host_memory(known.sources, deployment),
         **_below_hbm(setup.fleet),
         **_coverage(known),
+        **({} if known.file is None else said_in(known.file)),
     }
-    return FleetDraft(setup.fleet, said)
+    return FleetDraft(setup.fleet, said, known.absent)
 
 
 def check_free(output: str | Path, *, force: bool) -> Path:
@@ -181,6 +200,7 @@ def write_draft(draft: FleetDraft, path: Path) -> Drafted:
         from_logs=draft.count("logs"),
         stated=draft.count("stated"),
         unconfirmed=draft.count("unconfirmed"),
+        absent=draft.absent,
     )
 
 
@@ -190,7 +210,11 @@ def _known(source: Source, settings: Settings, progress: Progress | None) -> _Kn
         return _Known(_Nothing(), None, None, settings)
     record = _audit(paths[0]) if len(paths) == 1 else None
     if record is not None:
-        return _Known(record.data, None, record.data.span_s, _as_audited(settings, record))
+        file, absent = _fleet_file(record)
+        audited = _as_audited(settings, record)
+        if file is not None:
+            audited = audited.replaced({"fleet": Setting("fleet", str(file.path), AUDIT_FILE)})
+        return _Known(record.data, None, record.data.span_s, audited, file=file, absent=absent)
     if len(paths) == 1 and is_dataset(paths[0]):
         dataset = open_dataset(paths[0])
     else:
@@ -208,6 +232,14 @@ def _as_audited(settings: Settings, record: AuditRecord) -> Settings:
     if not merged["instances"].is_default or not isinstance(sized, int):
         return merged
     return merged.replaced({"instances": Setting("instances", sized, "default")})
+
+
+def _fleet_file(record: AuditRecord) -> tuple[FleetFile | None, str]:
+    """The fleet file of the audit; its path alone, where it is not at hand."""
+    stated = next((one.value for one in record.assumptions if one.id == "fleet"), None)
+    if not isinstance(stated, str):
+        return None, ""
+    return (read_fleet_file(stated), "") if Path(stated).is_file() else (None, stated)
 
 
 def _audit(path: Path) -> AuditRecord | None:

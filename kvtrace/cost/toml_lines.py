@@ -31,7 +31,14 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
 def remark_of(text: str, path: Sequence[str]) -> str:
     """The comment at the end of the line of a key, without its `#`; empty where there is none."""
     line = line_of(text, path)
-    return "" if line is None else _comment(text.splitlines()[line - 1])
+    return "" if line is None else _comment(text.splitlines()[line - 1]).strip()
+
+
+def value_of(line: str) -> str:
+    """What is assigned in a line, as it is written; empty where nothing is."""
+    before = line[: len(line) - len(_comment(line))].rstrip().removesuffix("#")
+    key, _, value = before.partition("=")
+    return value.strip() if key.strip() and not key.lstrip().startswith(("#", "[")) else ""
 
 
 def _comment(line: str) -> str:
@@ -43,5 +50,5 @@ def _comment(line: str) -> str:
         elif character in "\"'":
             quote = character
         elif character == "#":
-            return line[index + 1 :].strip()
+            return line[index + 1 :]
     return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kvtrace.cost.evidence import Constant
-from kvtrace.cost.fleet.file import FROM_LOGS, UNCONFIRMED, Standing
+from kvtrace.cost.fleet.file import FROM_LOGS, UNCONFIRMED, FleetFile, Standing
 from kvtrace.cost.fleet.fleet import Fleet
 from kvtrace.cost.fleet.keys import SECTIONS, Key, fleet_keys
 from kvtrace.cost.fleet.values import read_value
@@ -55,12 +55,16 @@ class FleetDraft:
     """What stands in the file where nobody says anything else."""
     said: Mapping[str, Said] = field(default_factory=dict)
     """By path: what the logs or a person said."""
+    absent: str = ""
+    """A fleet file whose answers should be in here, and which is not at hand."""
 
     def entries(self) -> list[Entry]:
         """All keys of the file, in its order."""
         keys = fleet_keys()
         wanted = [key for key in keys.values() if key.section != "prices"]
-        wanted += [keys[f"prices.{name}"] for name in _PRICES]
+        prices = [f"prices.{name}" for name in _PRICES]
+        wanted += [keys[path] for path in prices]
+        wanted += [keys[path] for path in self.said if path not in prices and "prices." in path]
         return [Entry(key, self._said(key)) for key in wanted]
 
     def answered(self, path: str, text: str) -> FleetDraft:
@@ -108,6 +112,15 @@ class FleetDraft:
         value = _VALUES.get(key.path)
         text = None if value is None else value(self.fleet)
         return None if text is None else Said(text, "unconfirmed")
+
+
+def said_in(file: FleetFile) -> dict[str, Said]:
+    """What stands in a fleet file, but for the lines that nobody confirmed; its own texts."""
+    return {
+        path: Said(text, stated.standing, file.why(path))
+        for path, stated in file.stated.items()
+        if stated.standing != "unconfirmed" and (text := file.raw(path))
+    }
 
 
 _HEAD: Final = (

@@ -12,7 +12,7 @@ from kvtrace.cost.fleet.fleet import Fleet
 from kvtrace.cost.fleet.keys import FLAT, FLAT_PRICES, SECTIONS, Key, fleet_keys
 from kvtrace.cost.fleet.lay import lay_over
 from kvtrace.cost.fleet.values import Stated, read_value
-from kvtrace.cost.toml_lines import line_of, remark_of
+from kvtrace.cost.toml_lines import line_of, remark_of, value_of
 from kvtrace.errors import Location, UsageError
 
 UNCONFIRMED: Final = "unconfirmed"
@@ -36,6 +36,27 @@ class FleetFile:
         """Who stands behind a key; null where the file does not state it."""
         found = self.stated.get(path)
         return None if found is None else found.standing
+
+    def raw(self, path: str) -> str:
+        """The value of a key as the file writes it; a range that is a table, on one line."""
+        found = self.stated.get(path)
+        if found is None or found.line is None:
+            return ""
+        written = value_of(self.text.splitlines()[found.line - 1])
+        if written or fleet_keys()[path].reads not in ("number", "share"):
+            return written
+        ends = {"value": found.value, "low": found.low, "high": found.high}
+        inner = ", ".join(f"{name} = {end!r}" for name, end in ends.items() if end is not None)
+        return f"{{ {inner} }}"
+
+    def why(self, path: str) -> str:
+        """What the logs say of a key, where its line names them."""
+        found = self.stated.get(path)
+        if found is None or found.standing != "logs" or found.line is None:
+            return ""
+        section, _, name = path.rpartition(".")
+        remark = remark_of(self.text, (section, name)) or remark_of(self.text, (name,))
+        return remark[len(FROM_LOGS) :].lstrip(": ")
 
     def whole(self, path: str) -> int | None:
         """A whole number that the file states."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from kvtrace.cost.deployment import build_deployment
 from kvtrace.cost.evidence import Constant
 from kvtrace.cost.fleet import Fleet, default_fleet, load_fleet
 from kvtrace.cost.fleet.draft import FleetDraft, bytes_text, rate_text
+from kvtrace.cost.fleet.file import read_fleet_file
 from kvtrace.errors import UsageError
 from kvtrace.units import parse_bytes, parse_rate
 from tests.conftest import Analysed
@@ -151,3 +153,64 @@ def test_a_terminal_is_asked_until_the_answer_can_be_used(
         "gpu_contract.kind": '"reserved"',
         "gpu_contract.until": "2027-06-30",
     }
+
+
+OWN = """
+pool_nodes = 3
+
+[gpu_nodes]
+gpus = 4          # ours: half a chassis
+dram_free = "96GiB"
+nvme_free = "7TB" # unconfirmed: nobody looked
+
+[slo]
+ttft = "2s"       # from logs: the dashboard says it
+
+[gpu_contract]
+kind = "reserved"
+until = 2027-06-30
+
+[prices]
+gpu_usd_per_hour = { value = 2.4, low = 2.0, high = 3.0 }
+nic_100g_usd = 900
+
+[prices.dram_usd_per_gb]
+value = 14.5
+high = 20.0
+"""
+
+
+def audited_with(samples: Analysed, folder: Path, fleet: Path) -> Path:
+    """The audit of the samples, as if it had been made with this fleet file."""
+    record = json.loads((samples.folder / "audit.json").read_text())
+    known = next(one for one in record["assumptions"] if one["id"] == "llm")
+    told = {"id": "fleet", "value": str(fleet), "is_confirmed": True, "origin": "flag"}
+    others = [one for one in record["assumptions"] if one["id"] != "fleet"]
+    record["assumptions"] = [*others, known | told]
+    path = folder / "audit.json"
+    path.write_text(json.dumps(record))
+    return path
+
+
+def test_what_a_fleet_file_stated_for_the_audit_stands_in_the_draft(
+    samples: Analysed, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(OWN)
+    done = api.init(audited_with(samples, tmp_path, own), output=tmp_path / "fleet.toml")
+    before, after = read_fleet_file(own).stated, read_fleet_file(done.path).stated
+    for path, one in before.items():
+        again = after[path]
+        assert (again.value, again.low, again.high) == (one.value, one.low, one.high), path
+        assert again.standing == one.standing, path
+    assert "# from logs: the dashboard says it" in done.text
+    assert done.absent == ""
+
+
+def test_a_fleet_file_that_is_gone_is_said_and_not_passed_over(
+    samples: Analysed, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone.toml"
+    done = api.init(audited_with(samples, tmp_path, gone), output=tmp_path / "fleet.toml")
+    assert done.absent == str(gone)
+    assert any("not at hand" in line for line in done.summary())
