@@ -13,6 +13,7 @@ from kvtrace.api.opened import AUDIT_FILE, read_earlier, with_earlier
 from kvtrace.api.pool_tables import fleet_bytes
 from kvtrace.api.setup import FROM_LOGS, choose_deployment
 from kvtrace.api.sized import sized_params
+from kvtrace.api.sizing_params import held_bytes
 from kvtrace.audit.record import AuditRecord
 from kvtrace.config import Settings
 from kvtrace.duckdb_session import Param
@@ -25,7 +26,7 @@ KV_BYTES: Final = "kv_bytes_per_token"
 BLOCK_SIZE: Final = "block_size_tokens"
 HBM, DRAM, POOL = "hbm_bytes", "dram_bytes", "pool_bytes"
 HELD: Final = "held_bytes"
-"""HBM and idle DRAM of all instances."""
+"""What HBM and idle DRAM of all instances hold, copies counted once."""
 _SIZED_BY: Final = {
     HBM: "instance.hbm_cache_bytes",
     DRAM: "fleet.dram_idle_bytes_per_instance",
@@ -129,8 +130,8 @@ def _sized(
     known = {name: value for name, value in sized_params(earlier).items() if name in wanted}
     if HELD in wanted:
         above = _tiers(manifest, (HBM, DRAM), settings, earlier)
-        sizes = [one.value for one in above if isinstance(one.value, int | float)]
-        known |= {HELD: float(sum(sizes))} if sizes else {}
+        sizes = [float(one.value) for one in above if isinstance(one.value, int | float)]
+        known |= {HELD: held_bytes(sizes)} if sizes else {}
     return [Known(name, value, f"{AUDIT_FILE}: sizes") for name, value in known.items()]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kvtrace.audit.sizing.residency import Rule, residency_rules
@@ -16,6 +16,15 @@ from kvtrace.duckdb_session import Param
 
 MEDIA: Final = ("pool_dram", "pool_ssd")
 CLASSES: Final = ("hot: HBM", "warm: idle DRAM", "cold: pool", "beyond: recompute")
+
+
+def held_bytes(tiers: Iterable[float]) -> float:
+    """Distinct bytes above a pool: of the largest tier, as each keeps copies of those above it.
+
+    The tiers of the replayed options do (`inclusion = "inclusive"`), so that a pool adds here what
+    it adds there.
+    """
+    return max(tiers, default=0.0)
 
 
 def sizing_params(
@@ -36,7 +45,7 @@ def sizing_params(
     return {
         "usd_per_reused_token": None if usd is None else usd.value,
         "windows_per_month": windows_per_month(span_s),
-        "held_bytes": hbm + dram,
+        "held_bytes": held_bytes((hbm, dram)),
         "pool_nodes": fleet.pool_nodes.value,
         "port_bytes_per_s": fleet.pool_nic_bytes_per_s.value,
         "link_limit": LINK_BINDS.value,

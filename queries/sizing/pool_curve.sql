@@ -4,7 +4,7 @@
 -- params: pool_sizes DOUBLE[] = null, held_bytes DOUBLE = null, kv_bytes_per_token DOUBLE = null, block_size_tokens BIGINT = null, usd_per_reused_token DOUBLE = null, windows_per_month DOUBLE = null, pool_dram_usd_per_gb_month DOUBLE = null, pool_ssd_usd_per_gb_month DOUBLE = null
 -- reads: requests, reuse, continuations
 -- order: pool_bytes
--- note: the exact LRU capacity curve of one cache (reuse/capacity_curve): HBM and idle DRAM of all instances act as its first held_bytes (null: none), the pool as what comes behind. An inclusive pool, which keeps copies of what HBM and DRAM hold, needs held_bytes more for the same hits.
+-- note: the exact LRU capacity curve of one cache (reuse/capacity_curve): what HBM and idle DRAM of all instances hold is its first held_bytes (null: none; the larger of the two where DRAM keeps copies of HBM), the pool what comes behind. An inclusive pool, which keeps copies of that, needs held_bytes more for the same hits.
 -- note: private caches hold copies of what they share, so that they serve less than one cache of held_bytes; pooling/added has them as they are.
 -- note: no rows without kv_bytes_per_token. Each cache domain has caches of these sizes to itself. pool_sizes null: 1, 2, 4, 8 … GiB and what holds every block.
 -- note: money counts freed GPU time by the second, before rounding to whole instances; takes moves as free of GPU time, and the pool's nodes, DRAM, ports and power as growing with its size.

@@ -7,8 +7,9 @@
   cache hits, whatever the price.
 
 All of one LRU cache (idealised), by `sizing/pool_size`, which has its exact curve. In the record
-they are bytes of a pool behind HBM and idle DRAM of all instances, without copies of what these
-hold. The verdict asks for the smallest that adds hits to another option: `cache_that_adds`.
+they are bytes of a pool behind the larger of HBM and idle DRAM of all instances (each tier keeps
+copies of those above it, as in the replays), without copies of what that holds. The verdict asks
+for the smallest that adds hits to another option: `cache_that_adds`.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _RECOMMENDED: Final = {
     "pool_ssd": "recommended size, flash: the price of the next GB exceeds its worth",
 }
 _BEHIND: Final = (
-    "one LRU cache behind HBM and idle DRAM of all instances (idealised), without copies of what "
-    "these hold"
+    "one LRU cache behind the larger of HBM and idle DRAM of all instances, which holds what both "
+    "do (idealised), without copies of that"
 )
 
 
