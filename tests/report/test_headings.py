@@ -25,6 +25,9 @@ EN, ZH = load_texts("en"), load_texts("zh")
         ("hits", "requests", "hits (requests)"),
         ("prompt_tokens", "tokens", "prompt tokens"),
         ("reusable_ratio_tokens_low", "ratio", "reusable, share of tokens, low"),
+        ("option_id", "name", "option"),
+        ("path_id", "name", "path"),
+        ("path_bytes_per_s", "bytes/s", "rate of the path"),
         ("nobody_knows_this", "", "nobody knows this"),
     ],
 )
