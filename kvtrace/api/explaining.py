@@ -84,9 +84,9 @@ def _explanations(name: str, record: AuditRecord | None) -> Iterator[Explanation
 
 def _words(name: str) -> Iterator[Explanation]:
     from kvtrace.report.explain.findings import explain_finding, explain_threshold
-    from kvtrace.report.explain.terms import explain_outcome, explain_terms
+    from kvtrace.report.explain.terms import explain_money, explain_outcome, explain_terms
 
-    makers = (explain_finding, explain_threshold, explain_option, explain_outcome)
+    makers = (explain_finding, explain_threshold, explain_option, explain_outcome, explain_money)
     yield from (found for make in makers if (found := make(name)) is not None)
     yield from explain_terms(name)
 

@@ -141,7 +141,7 @@ def check_free(output: str | Path, *, force: bool) -> Path:
             "KVT-U091",
             "the fleet file is not written over another one",
             where=Location(str(path)),
-            hint=f"`--force` replaces it; or name another file, as `-o {path.stem}-new.toml`",
+            hint="`--force` replaces it; or name another file by `-o`",
         )
     return path
 

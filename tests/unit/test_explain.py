@@ -10,7 +10,9 @@ import sys
 import pytest
 
 from kvtrace import api
+from kvtrace.api.explain_names import names_to_explain
 from kvtrace.audit.findings.registry import CHECKS
+from kvtrace.audit.gates.names import MONEY
 from kvtrace.audit.record import AuditRecord
 from kvtrace.errors import UsageError
 from kvtrace.replay.options.recipes import recipes
@@ -148,3 +150,13 @@ def test_json_has_the_same_facts() -> None:
     (document,) = json.loads(api.explain("net_negative_hits").to_json())
     assert document["kind"] == "finding"
     assert {one["label"] for one in document["facts"]} >= {"asks", "threshold", "do", "check"}
+
+
+def test_money_that_gates_know_is_explained_and_completed() -> None:
+    for name in MONEY:
+        assert said(name)["kind"] == ["number"]
+        assert name in names_to_explain(name)
+
+
+def test_a_hint_has_nothing_left_to_fill_in() -> None:
+    assert not any("{" in one for one in said("KVT-U091")["do"])

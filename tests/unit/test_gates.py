@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kvtrace.api.gates import GateOutcome
 from kvtrace.audit.gates.judge import Judged, judge
 from kvtrace.audit.gates.language import parse_gates
-from kvtrace.audit.gates.names import CARRYING, NUMBERS, OPTION_NUMBERS, ORDERED, number_of
+from kvtrace.audit.gates.names import CARRYING, MONEY, NUMBERS, OPTION_NUMBERS, ORDERED, number_of
 from kvtrace.audit.record import AuditRecord
 from kvtrace.errors import UsageError
 from tests.conftest import REPO, Analysed
@@ -147,7 +147,12 @@ def test_any_text_is_a_gate_or_refused(text: str) -> None:
 
 def test_every_name_can_be_read_of_every_record(samples: Analysed, record: AuditRecord) -> None:
     for one in (samples.record, record, make_bare_record()):
-        names = [*NUMBERS, *CARRYING, *(f"{o.id}.{n}" for o in one.options for n in OPTION_NUMBERS)]
+        names = [
+            *NUMBERS,
+            *MONEY,
+            *CARRYING,
+            *(f"{o.id}.{n}" for o in one.options for n in OPTION_NUMBERS),
+        ]
         for name in names:
             number = number_of(one, name)
             assert (number.value is None) == bool(number.why), name
@@ -166,5 +171,22 @@ def test_the_page_names_every_name() -> None:
         for name in OPTION_NUMBERS
         if name.partition("_")[0] in {"queue", "move", "prefill", "tpot"}
     }
-    wanted = {*ORDERED, *NUMBERS, *CARRYING, *(set(OPTION_NUMBERS) - times), "prefill_utilisation"}
+    wanted = {
+        *ORDERED,
+        *NUMBERS,
+        *MONEY,
+        *CARRYING,
+        *(set(OPTION_NUMBERS) - times),
+        "prefill_utilisation",
+    }
     assert wanted - named == set()
+
+
+def test_the_money_of_the_weighed_pool_goes_by_the_ids_that_the_audit_shows(
+    samples: Analysed,
+) -> None:
+    for one in (samples.record, make_record()):
+        case = None if one.economics is None else one.economics.case
+        for name, read in MONEY.items():
+            assert case is None or read(case).id == name
+    assert state(make_bare_record(), "npv<0") == "cannot_be_judged"

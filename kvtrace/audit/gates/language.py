@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvtrace.audit.findings.registry import CHECKS
-from kvtrace.audit.gates.names import CARRYING, NUMBERS, OPTION_NUMBERS, ORDERED, OUTCOMES
+from kvtrace.audit.gates.names import CARRYING, MONEY, NUMBERS, OPTION_NUMBERS, ORDERED, OUTCOMES
 from kvtrace.errors import UsageError
 
 FINDING: Final = "finding:"
@@ -107,7 +107,7 @@ def _check_name(name: str, option_ids: Sequence[str] | None) -> None:
             _check_known(option, option_ids, "option")
         _check_known(field, [*OPTION_NUMBERS], f"number of option `{option}`,")
         return
-    _check_known(name, ["verdict", *ORDERED, *NUMBERS, *CARRYING], "number")
+    _check_known(name, ["verdict", *ORDERED, *NUMBERS, *MONEY, *CARRYING], "number")
 
 
 def _check_known(name: str, known: Sequence[str], what: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, get_args
 
+from kvtrace.audit.money.record import PoolOverRival
 from kvtrace.audit.record import AuditRecord, Cell, Option, Outcome, Quantity
 
 ORDERED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -167,6 +168,16 @@ CARRYING: Final = (
 )
 """Ids of carrying numbers; which of them a verdict has depends on what it rests on."""
 
+MONEY: Final[Mapping[str, Callable[[PoolOverRival], Quantity]]] = {
+    "break_even_dram_usd_per_gb": lambda case: case.dram_usd_per_gb,
+    "break_even_gpu_usd_per_hour": lambda case: case.gpu_usd_per_hour,
+    "npv": lambda case: case.npv,
+    "payback_months": lambda case: case.payback,
+    "pool_extra_cost": lambda case: case.extra_cost,
+    "pool_saving": lambda case: case.saving,
+}
+"""Numbers of the best pool over the best option without one, by the ids that the audit shows."""
+
 OPTION_NUMBERS: Final[Mapping[str, ReadOption]] = {
     **{
         f"{name}_{figure}_s": _time_of(name, figure)
@@ -196,6 +207,13 @@ def option_of(record: AuditRecord, ident: str) -> Option | None:
     return next((one for one in record.options if one.id == ident), None)
 
 
+def _of_money(record: AuditRecord, name: str) -> Number:
+    case = None if record.economics is None else record.economics.case
+    if case is None:
+        return Number(None, "", why="no pool is weighed against an option without one")
+    return from_quantity(MONEY[name](case))
+
+
 def number_of(record: AuditRecord, name: str) -> Number:
     """The number of this name; unknown, with the reason, where this record has none.
 
@@ -203,6 +221,8 @@ def number_of(record: AuditRecord, name: str) -> Number:
     """
     if name in NUMBERS:
         return NUMBERS[name](record)
+    if name in MONEY:
+        return _of_money(record, name)
     for quantity in record.verdict.carrying_numbers:
         if quantity.id == name:
             return from_quantity(quantity)

@@ -10,7 +10,7 @@ from kvtrace.cost.interval import Interval
 from kvtrace.cost.tco.bill import ZERO, Bill
 from kvtrace.cost.tco.need import Need
 from kvtrace.cost.tco.purchase import bought_lines, financing_line
-from kvtrace.cost.tco.rent import rented_lines
+from kvtrace.cost.tco.rent import nodes_of_pool, rented_lines
 from kvtrace.cost.tco.running import (
     kg_co2_per_month,
     kwh_per_month,
@@ -40,7 +40,7 @@ def build_bill(
     lines = [
         *bought_and_kept,
         power_line(need, fleet),
-        *people_lines(need, fleet),
+        *people_lines(need, fleet, nodes_of_pool(need, fleet)),
         financing_line(bought, fleet),
         *rented_lines(need, fleet, traffic, gpus=fleet.gpus if gpus is None else gpus, today=today),
     ]

@@ -46,18 +46,28 @@ def usable_bytes(shape_gib: Constant, usable: Constant) -> float:
     return shape_gib.value * GIB * usable.value
 
 
+def nodes_of_pool(need: Need, fleet: Fleet) -> float:
+    """Nodes of the pool that run: those that are rented, in whole shapes, else those bought."""
+    if fleet.pool_purchase.value != "rented":
+        return need.pool_nodes
+    return max(_nodes_by_size(need, fleet), math.ceil(need.pool_nodes))
+
+
+def _nodes_by_size(need: Need, fleet: Fleet) -> int:
+    prices = fleet.prices
+    shape, usable = prices["cloud_node_dram_gib"], prices["cloud_node_dram_share"]
+    return shapes(need.pool_dram_bytes, shape, usable)
+
+
 def _cloud_nodes(need: Need, fleet: Fleet) -> Iterator[BillLine]:
     if fleet.pool_purchase.value != "rented":
         return
     prices = fleet.prices
-    by_size = shapes(
-        need.pool_dram_bytes, prices["cloud_node_dram_gib"], prices["cloud_node_dram_share"]
-    )
-    nodes = max(by_size, math.ceil(need.pool_nodes))
+    by_size = _nodes_by_size(need, fleet)
     yield _by_the_hour(
         "cloud_nodes",
         "cloud nodes of the pool",
-        nodes,
+        nodes_of_pool(need, fleet),
         prices["cloud_node_usd_per_hour"],
         note=f"{by_size} for the DRAM, {math.ceil(need.pool_nodes)} stated; in whole nodes",
     )
@@ -84,7 +94,7 @@ def _managed(need: Need, fleet: Fleet) -> Iterator[BillLine]:
     )
 
 
-def _by_the_hour(ident: str, title: str, nodes: int, price: Constant, *, note: str) -> BillLine:
+def _by_the_hour(ident: str, title: str, nodes: float, price: Constant, *, note: str) -> BillLine:
     hours = Interval.exact(nodes * HOURS_PER_MONTH)
     return running(ident, title, "rent", hours, "node-hours/month", price, note=note)
 

@@ -60,8 +60,8 @@ def kg_co2_per_month(kwh: Interval, fleet: Fleet) -> Interval:
     return kwh * Interval.of(fleet.prices["grid_kg_co2_per_kwh"])
 
 
-def people_lines(need: Need, fleet: Fleet) -> list[BillLine]:
-    """Operations and licences of what somebody runs as a service."""
+def people_lines(need: Need, fleet: Fleet, nodes: float) -> list[BillLine]:
+    """Operations and licences of what somebody runs as a service, on so many nodes."""
     if not need.is_operated:
         return []
     share = Interval.of(fleet.prices["operations_fte_share"])
@@ -79,7 +79,7 @@ def people_lines(need: Need, fleet: Fleet) -> list[BillLine]:
         "licence",
         "licences",
         "software",
-        Interval.exact(need.pool_nodes),
+        Interval.exact(nodes),
         "nodes",
         fleet.prices["licence_usd_per_node_month"],
     )

@@ -58,6 +58,10 @@ def names_in(record: AuditRecord) -> list[str]:
 def _numbers(record: AuditRecord) -> Iterator[Quantity]:
     yield from record.verdict.carrying_numbers
     yield from record.assumptions
+    case = None if record.economics is None else record.economics.case
+    if case is not None:
+        yield from (case.saving, case.extra_cost, case.payback, case.npv)
+        yield from (case.gpu_usd_per_hour, case.dram_usd_per_gb)
     for finding in record.findings:
         yield finding.threshold
         yield from finding.evidence

@@ -16,6 +16,15 @@ _CHECK: Final = re.compile(r'\bCheck\(\s*id="(\w+)"')
 CODE_START: Final = "KVT-"
 _OUTCOMES: Final = ("cannot_tell", "does_not_pay", "pays", "pays_only_if")
 
+_MONEY: Final = (
+    "break_even_dram_usd_per_gb",
+    "break_even_gpu_usd_per_hour",
+    "npv",
+    "payback_months",
+    "pool_extra_cost",
+    "pool_saving",
+)
+
 
 def explainable_names(queries: Traversable) -> tuple[str, ...]:
     """Findings, codes, queries, options, outcomes and terms, sorted; `queries` is their folder."""
@@ -33,7 +42,7 @@ def _words(queries: Traversable) -> set[str]:
     words = resources.files("kvtrace") / "report" / "i18n" / "en.json"
     strings: dict[str, str] = json.loads(words.read_text(encoding="utf-8"))
     terms = (name.split(".")[1] for name in strings if name.startswith("glossary."))
-    return {*finding_ids(), *OPTION_IDS, *_OUTCOMES, *terms, *query_names(queries)}
+    return {*finding_ids(), *OPTION_IDS, *_OUTCOMES, *_MONEY, *terms, *query_names(queries)}
 
 
 def finding_ids() -> tuple[str, ...]:

@@ -41,6 +41,24 @@ OUTCOMES: Final[Mapping[str, tuple[str, str, str]]] = {
 """By outcome: what it means, when it is given, what to do."""
 
 
+_MONEY: Final[Mapping[str, str]] = {
+    "break_even_dram_usd_per_gb": "Price of DRAM, USD per GB, at which the pool pays",
+    "break_even_gpu_usd_per_hour": "Price of a GPU-hour, USD, at which the pool pays",
+    "npv": "Net present value of the pool over the best option without one, USD",
+    "payback_months": "Months until savings less running cost have paid what is bought",
+    "pool_extra_cost": "USD a month that the pool costs beyond the best option without one",
+    "pool_saving": "USD a month of the instances that the pool gives back, by the contract",
+}
+
+
+def explain_money(name: str) -> Explanation | None:
+    """A number of the weighed pool; null: there is no such one."""
+    if name not in _MONEY:
+        return None
+    facts = (Fact("basis", "modelled"), Fact("gate", f"--fail-on '{name}<VALUE'"))
+    return Explanation(name, "number", _MONEY[name], facts)
+
+
 def explain_outcome(name: str) -> Explanation | None:
     """An outcome of the verdict; null: there is no such one."""
     if name not in OUTCOMES:

@@ -233,3 +233,12 @@ def test_every_quantity_of_a_need_reaches_the_bill() -> None:
             continue
         bill = build_bill(Need(**{field.name: 1e12}), unbuilt, traffic=busy)  # type: ignore[arg-type]
         assert bill.usd_per_month.value + bill.idle_dram_at_cost.value > 0, field.name
+
+
+def test_licences_are_of_the_nodes_that_are_rented(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text('[pool]\npurchase = "rented"\n')
+    fleet = stated(load_fleet(path, FLEET), licence_usd_per_node_month=100.0)
+    need = replace(POOL, pool_dram_bytes=4 * 2**40)
+    # 4 TiB over 1 024 GiB x 0.9 = 4.4: 5 nodes, of 2 that the pool states.
+    assert cost(build_bill(need, fleet), "licence").value == pytest.approx(500)
