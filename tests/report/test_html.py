@@ -407,6 +407,9 @@ def test_an_option_says_whether_it_carries_the_load_and_keeps_the_slo() -> None:
     row = row_of(html_of(record), option.id)
     assert row.count("✕ no") == 2
     assert "✓" not in row
+    assert "✕ no mean load 0.65, but its queue does not clear" in row
+    option.offered_load = 1.2
+    assert "✕ no load 1.20" in row_of(html_of(record), option.id)
     assert "takes more than 4" in row
     option.keeps_slo = None
     assert "takes more than" not in row_of(html_of(record), option.id)
