@@ -46,6 +46,8 @@ def sniff(
             lines = f"{marked} lines" if marked != 1 else "1 line"
             note(f"{output} written; {lines} to check, marked `check me`")
         return
+    if output is not None and output.suffix == ".toml":
+        raise typer.BadParameter("a mapping is written with --suggest-mapping", param_hint="-o")
     write_into(output)
     sniffed = api.sniff(inputs, mapping=mapping)
     result(sniffed.to_json() if as_json else "\n".join(sniffed.lines(opt.screen_width())))

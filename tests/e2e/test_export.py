@@ -55,7 +55,7 @@ def test_csv_out_and_in_again_with_the_mapping_of_the_docs(
     kvtrace: Run, output: Path, tmp_path: Path
 ) -> None:
     page = (REPO / "docs" / "export.md").read_text()
-    toml = re.search(r"```toml\n(.*?)```", page, re.DOTALL)
+    toml = re.search(r"```toml[^\n]*\n(.*?)```", page, re.DOTALL)
     assert toml is not None
     (tmp_path / "export.toml").write_text(toml[1])
     trace = tmp_path / "trace.csv"

@@ -21,7 +21,7 @@ PAGE = (REPO / "docs" / "synth.md").read_text(encoding="utf-8")
 
 
 def _example() -> str:
-    found = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    found = re.search(r"```toml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     return found[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -208,7 +209,7 @@ def test_the_cost_model_imports_nothing_heavy() -> None:
 def test_the_documented_hardware_file_loads(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "model" / "hardware.md").read_text("utf-8")
     path = tmp_path / "ours.toml"
-    path.write_text(page.split("```toml\n")[1].split("```")[0])
+    path.write_text(re.findall(r"```toml[^\n]*\n(.*?)```", page, re.DOTALL)[0])
     profile = load_hardware(str(path))
     assert profile.rdma.port.max_bytes_per_s.value == 45e9
     assert profile.tier("our_appliance").read_bytes_per_s.value == 20e9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from kvtrace.cost.fleet.keys import FLAT, fleet_keys
 from tests.conftest import REPO
 
 DOCS = (REPO / "docs" / "settings.md").read_text(encoding="utf-8")
-EXAMPLES = [block.split("```", 1)[0] for block in DOCS.split("```toml\n")[1:]]
+EXAMPLES = re.findall(r"```toml[^\n]*\n(.*?)```", DOCS, re.DOTALL)
 
 
 def test_every_setting_is_documented() -> None:
