@@ -254,16 +254,19 @@ def _slo(stated: Mapping[str, Stated]) -> SloTarget:
     return target if share is None else replace(target, share=share.amount)
 
 
-def _dram_used(stated: Mapping[str, Stated], path: Path) -> Constant | None:
-    found = stated.get("instances.dram_used")
+def _stated_alone(
+    stated: Mapping[str, Stated], key: str, path: Path, *, id: str, title: str, unit: str
+) -> Constant | None:
+    """What the file says of `key`, for which there is no default; None: nothing."""
+    found = stated.get(key)
     if found is None:
         return None
     kind, source = _evidence(found, path)
     return Constant(
-        id="fleet.dram_used_bytes_per_instance",
-        title="host DRAM that the running system keeps KV in, per instance",
+        id=id,
+        title=title,
         value=found.amount,
-        unit="B",
+        unit=unit,
         low=found.low,
         high=found.high,
         kind=kind,
@@ -272,19 +275,23 @@ def _dram_used(stated: Mapping[str, Stated], path: Path) -> Constant | None:
     )
 
 
+def _dram_used(stated: Mapping[str, Stated], path: Path) -> Constant | None:
+    return _stated_alone(
+        stated,
+        "instances.dram_used",
+        path,
+        id="fleet.dram_used_bytes_per_instance",
+        title="host DRAM that the running system keeps KV in, per instance",
+        unit="B",
+    )
+
+
 def _peak_factor(stated: Mapping[str, Stated], path: Path) -> Constant | None:
-    found = stated.get("load.peak_factor")
-    if found is None:
-        return None
-    kind, source = _evidence(found, path)
-    return Constant(
+    return _stated_alone(
+        stated,
+        "load.peak_factor",
+        path,
         id="fleet.peak_factor",
         title="busiest hour of a busy day over that of the log",
-        value=found.amount,
         unit="ratio",
-        low=found.low,
-        high=found.high,
-        kind=kind,
-        source=source,
-        as_of="",
     )
